@@ -1,0 +1,269 @@
+"""Outliers in the residual stream: where they sit, what they depend on, and what one 8-bit scale does to the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import torch
+from scipy.stats import binomtest
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from fixtures.loading import ModelInfo
+from fixtures.residual_stream import PROSE, Streams
+from lib.activations import linear_inputs, random_residual_stream, residual_stream
+from lib.decoding import random_tokens
+from lib.intervals import Estimate, Number
+from lib.outliers import (
+    CARRIER_SHARE,
+    CHAPTER_EDGES,
+    carriers,
+    dimension_at_quantile,
+    dimension_maxima,
+    distinct_levels,
+    empty_bins_from,
+    empty_octaves_below_top,
+    layer_peak,
+    level_use,
+    levels_per_dimension,
+    levels_within,
+    octave_edges,
+    octave_histogram,
+    position_share,
+    without_positions,
+    without_top_dimensions,
+)
+from lib.quantization.absmax import largest_code, printed_formula, reachable_codes
+from reports.claim import Claim, claim
+
+BITS = 8
+FIRST_TOKENS, SWEEP_BATCH = 1024, 256  # single-token sequences, so many at a time
+PRINTED_BARS = (40, 40, 40, 40, 18, 9, 7, 5, 0, 0, 0, 1)  # characters in the printed bars, lowest bin first
+# Ranks of the three named dimensions among the 896 maxima, read off the printed histogram by interpolation in the bin:
+# 0.69 · 254, 254 + 0.62 · 283, and 763 + (4.77 - 4) / 4 · 93, each over 896.
+NAMED = {826: 0.872, 336: 0.479, 96: 0.196}
+ALL_TOKENS, OTHER_TOKENS = "all 84 tokens", "all but the one with the largest value"
+
+
+@claim("activations.dim-62")
+def test_dim_62(claim: Claim, residual_streams: Streams) -> None:
+    """Per layer, the largest magnitude of every dimension over one prompt of 84 tokens of English prose."""
+    peaks = [layer_peak(h) for h in residual_streams.prose]
+    top, middle = max(peaks, key=lambda p: p.peak), peaks[residual_streams.depth(16)]
+    claim.measured("tokens", residual_streams.prose.shape[1])
+    claim.measured("dimensions", residual_streams.prose.shape[2])
+    claim.measured("dimension", top.dimension)
+    claim.measured("peak", top.peak)
+    claim.measured("median_dimension", max(p.median_dimension for p in peaks))
+    claim.measured("peak_over_median_entry", top.peak / top.median_magnitude)
+    claim.measured("peak_magnitude", top.peak)
+    growth = {layer: p.median_dimension / middle.median_dimension for layer, p in enumerate(peaks)}
+    claim.measured("median_dimension_over_that_of_layer_16", growth)
+    claim.measured("peak_by_layer", [p.peak for p in peaks])
+    claim.measured("median_dimension_by_layer", [p.median_dimension for p in peaks])
+
+
+@claim("activations.one-token-one-layer")
+def test_one_token_one_layer(claim: Claim, model: PreTrainedModel, residual_streams: Streams) -> None:
+    """At which of the 84 positions and in which layers the largest dimension of layer 16 has its value; prose."""
+    early, middle, late = (residual_streams.layer(k) for k in (4, 16, 20))
+    dimension = layer_peak(middle).dimension
+    positions = carriers(middle, dimension)
+    claim.measured("positions_that_carry_it", len(positions))
+    claim.measured("same_dimension_at_both_layers", layer_peak(early).dimension == layer_peak(late).dimension)
+    claim.measured("layer_20_over_layer_4", largest(late, dimension) / largest(early, dimension))
+    claim.measured("share_of_positions_at_6_or_more", position_share(residual_streams.prose, dimension))
+    claim.measured("positions", positions)
+    claim.measured("value_by_layer", [largest(h, dimension) for h in residual_streams.prose])
+    claim.measured("value_at_every_other_position", largest(without_positions(middle, positions), dimension))
+    claim.measured("positions_by_prompt", positions_by_prompt(residual_streams, dimension))
+    again = layer_20_with_layer_4_erased(model, residual_streams, dimension)
+    claim.measured("layer_20_over_layer_4_if_erased_after_layer_4", again / largest(early, dimension))
+
+
+@claim("activations.systematic")
+def test_systematic(
+    claim: Claim, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, residual_streams: Streams
+) -> None:
+    """Dimension and value at layer 16 over every prompt, over random first tokens, and on random weights."""
+    depth, dimension = residual_streams.depth(16), layer_peak(residual_streams.layer(16)).dimension
+    peaks = {name: layer_peak(stream[depth]) for name, stream in residual_streams.streams.items()}
+    claim.measured("same_dimension_as_in_prose", {name: p.dimension == dimension for name, p in peaks.items()})
+    claim.measured("random_weights_peak_over_median_entry", random_peak_ratio(model, residual_streams.prompts[PROSE]))
+    firsts = values_of_first_tokens(model, len(tokenizer), depth, dimension)
+    claim.measured("first_tokens_that_carry_it", share_of(firsts >= CARRIER_SHARE * firsts.median()))
+    claim.measured("value_over_median_prompt", over_median({name: p.peak for name, p in peaks.items()}))
+    claim.measured("value_by_prompt", {name: p.peak for name, p in peaks.items()})
+    claim.measured("value_by_first_token_low_median_high", firsts.quantile(torch.tensor([0.0, 0.5, 1.0])).tolist())
+    claim.protocol(first_tokens=FIRST_TOKENS, seed=0, random_weights_seed=0)
+    claim.condition("for the dimension and for its being there, not for its size, which the first token sets")
+
+
+@claim("activations.histogram-16")
+def test_histogram_16(claim: Claim, residual_streams: Streams) -> None:
+    """The printed counts against the sentence about them (no model), and the same histogram of our prose."""
+    counts = [int(claim.given(f"count_{edge}").value) for edge in CHAPTER_EDGES[:-1]]
+    claim.measured("total", sum(counts))
+    claim.measured("below_8", sum(counts[: CHAPTER_EDGES.index(8)]))
+    claim.measured("empty_octaves", empty_bins_from(counts, CHAPTER_EDGES, 128))
+    claim.measured("alone_at_the_end", counts[-1])
+    claim.measured("empty_octaves_above_8", empty_bins_from(counts, CHAPTER_EDGES, 8))
+    claim.measured("longer_bars_for_larger_counts", same_order(counts, PRINTED_BARS))
+    h = residual_streams.layer(16)
+    maxima, peak = dimension_maxima(h), layer_peak(h)
+    edges = octave_edges(peak.peak)
+    for edge, count in zip(CHAPTER_EDGES, octave_histogram(maxima, edges), strict=False):
+        claim.measured(f"count_{edge}" if edge < CHAPTER_EDGES[-1] else f"more_from_{edge}", count)
+    claim.measured("empty_octaves_below_the_top", empty_octaves_below_top(maxima))
+    rest = dimension_maxima(without_positions(h, [peak.position]))
+    claim.measured("counts_without_the_position_of_the_top", octave_histogram(rest, edges))
+
+
+@claim("activations.fourteen-levels")
+def test_fourteen_levels(claim: Claim, residual_streams: Streams) -> None:
+    """The printed figures against each other (no model); the levels that layer 16 uses with and without one token."""
+    scale = claim.given("peak") / largest_code(BITS)
+    claim.measured("scale", scale)
+    claim.measured("codes_of_8_bits", 2**BITS)
+    claim.measured("codes_reachable", reachable_codes(BITS))
+    claim.measured("code_of_the_99th_percentile", round((claim.given("percentile_99") / scale).high))
+    claim.measured("levels_that_the_histogram_allows", levels_within(128, float(scale.value)) + 2)
+    h = residual_streams.layer(16)
+    use, peak, magnitudes = level_use(h), layer_peak(h), h.abs().flatten()
+    claim.measured("levels", use.levels)
+    claim.measured("peak", peak.peak)
+    claim.measured("median_magnitude", peak.median_magnitude)
+    claim.measured("percentile_99", float(magnitudes.quantile(0.99)))
+    claim.measured("levels_used", by_tokens(h, lambda t: level_use(t).levels))
+    claim.measured("scale_used", by_tokens(h, lambda t: level_use(t).scale))
+    claim.measured("share_of_zeros", by_tokens(h, lambda t: level_use(t).zero_share))
+    others = without_positions(printed_formula(h, BITS)[0], [peak.position])
+    claim.measured("levels_of_the_other_tokens_under_that_scale", distinct_levels(others))
+    claim.condition("only for a tensor that contains the token which carries the outlier")
+
+
+@claim("activations.one-level")
+def test_one_level(
+    claim: Claim, model: PreTrainedModel, model_info: ModelInfo, residual_streams: Streams
+) -> None:
+    """The printed scales and maxima against each other (no model); dimensions of the same rank, in our prose."""
+    h = residual_streams.layer(16)
+    rest, kept = without_top_dimensions(h, 4)
+    compare_the_printed_scales(claim)
+    measure_the_named_dimensions(claim, h, rest, kept, model_info.is_chapter)
+    claim.measured("scale", level_use(h).scale)
+    claim.measured("scale_without_top_4", level_use(rest).scale)
+    alike = {f"like {d}": dimension_at_quantile(h, rank) for d, rank in NAMED.items()}
+    claim.measured("levels_at_the_same_quantiles", levels_of(h, alike))
+    claim.measured("levels_at_the_same_quantiles_without_top_4", levels_of(rest, places_in(kept, alike)))
+    claim.measured("bits_used", by_tokens(h, lambda t: level_use(t).bits))
+    on_one_level = by_tokens(h, lambda t: level_use(t).one_level_share)
+    in_stream = {f"residual stream, {tokens}": share for tokens, share in on_one_level.items()}
+    claim.measured("share_of_dimensions_on_one_level", in_stream | read_by_the_next_layer(model, residual_streams))
+    claim.measured("scale_by_tokens", by_tokens(h, lambda t: level_use(t).scale))
+    claim.condition("only in the residual stream, and only together with the token that carries the outlier")
+
+
+def largest(h: Tensor, dimension: int) -> float:
+    """The largest magnitude of one dimension of h (T, D)."""
+    return float(h[:, dimension].abs().max())
+
+
+def positions_by_prompt(streams: Streams, dimension: int) -> dict[str, int]:
+    """How many positions of each prompt carry the dimension's value at layer 16."""
+    return {name: len(carriers(stream[streams.depth(16)], dimension)) for name, stream in streams.streams.items()}
+
+
+def layer_20_with_layer_4_erased(model: PreTrainedModel, streams: Streams, dimension: int) -> float:
+    """The dimension's largest magnitude at layer 20 if it is set to zero, at every position, after layer 4."""
+
+    def erase(h: Tensor) -> Tensor:
+        h[..., dimension] = 0
+        return h
+
+    edits = {streams.depth(4): erase}
+    stream = residual_stream(model, streams.prompts[PROSE], last_block=streams.depth(20), edits=edits)
+    return largest(stream[-1, 0], dimension)
+
+
+def random_peak_ratio(model: PreTrainedModel, ids: Tensor) -> float:
+    """The largest magnitude over the median one, in the layer where that is most, with random weights."""
+    peaks = [layer_peak(h) for h in random_residual_stream(model.config, ids)[:, 0]]
+    return max(p.peak / p.median_magnitude for p in peaks)
+
+
+def values_of_first_tokens(model: PreTrainedModel, vocab: int, depth: int, dimension: int) -> Tensor:
+    """The dimension's magnitude at the first position, for random tokens there. No later token can change it."""
+    ids = random_tokens(FIRST_TOKENS, min(vocab, model.config.vocab_size)).view(-1, 1)
+    batches = [residual_stream(model, part, last_block=depth)[-1, :, 0] for part in torch.split(ids, SWEEP_BATCH)]
+    return torch.cat(batches)[:, dimension].abs()
+
+
+def share_of(mask: Tensor) -> Estimate:
+    """The share of true entries with its 95 % Wilson interval."""
+    result = binomtest(int(mask.sum()), mask.numel())
+    low, high = result.proportion_ci(method="wilson")
+    return Estimate(result.statistic, float(low), float(high))
+
+
+def over_median(values: dict[str, float]) -> dict[str, float]:
+    """Every value over the median of all."""
+    middle = median(values.values())
+    return {name: value / middle for name, value in values.items()}
+
+
+def same_order(counts: Sequence[Number], bars: Sequence[int]) -> bool:
+    """Whether a larger count always has the longer bar."""
+    pairs = list(zip(counts, bars, strict=True))
+    return all(bar > other for count, bar in pairs for less, other in pairs if count > less)
+
+
+def by_tokens(h: Tensor, measure: Callable[[Tensor], float]) -> dict[str, float]:
+    """A measure of h (T, D), and of h without the one position where its largest magnitude is."""
+    return {ALL_TOKENS: measure(h), OTHER_TOKENS: measure(without_positions(h, [layer_peak(h).position]))}
+
+
+def levels_of(h: Tensor, dimensions: dict[str, int]) -> dict[str, int]:
+    """How many levels each of these dimensions takes under one scale for all of h (T, D)."""
+    levels = levels_per_dimension(printed_formula(h, BITS)[0])
+    return {name: int(levels[index]) for name, index in dimensions.items()}
+
+
+def places_in(kept: Tensor, dimensions: dict[str, int]) -> dict[str, int]:
+    """Where these dimensions are in a tensor that has only the kept ones."""
+    return {name: kept.tolist().index(index) for name, index in dimensions.items()}
+
+
+def read_by_the_next_layer(model: PreTrainedModel, streams: Streams) -> dict[str, float]:
+    """Share of dimensions on one level in every tensor that the linear layers after layer 16 read, one scale each."""
+    inputs = linear_inputs(model, streams.prompts[PROSE], keep=lambda x: x[0])
+    prefix = f"layers.{streams.depth(16) + 1}."
+    names = [name for name in inputs if name.startswith(prefix)]
+    return {f"input of {n.rpartition('.')[2]}": level_use(inputs[n].cpu()).one_level_share for n in names}
+
+
+def compare_the_printed_scales(claim: Claim) -> None:
+    """What follows from the two printed scales and the three printed maxima alone."""
+    scale, small = claim.given("scale"), claim.given("scale_without_top_4")
+    fifth = small * largest_code(BITS)
+    claim.measured("peak_behind_the_scale", scale * largest_code(BITS))
+    claim.measured("scales_ratio", scale / small)
+    claim.measured("codes_of_8_bits", 2**BITS)
+    claim.measured("fifth_largest_lies_where_the_histogram_has_one", 64 <= fifth.low <= fifth.high < 128)
+    for dimension in NAMED:
+        bound = float(claim.given(f"largest_{dimension}").high)
+        claim.measured(f"levels_{dimension}", levels_within(bound, float(scale.low)))
+        claim.measured(f"levels_{dimension}_could_take_without_top_4", levels_within(bound, float(small.low)))
+
+
+def measure_the_named_dimensions(claim: Claim, h: Tensor, rest: Tensor, kept: Tensor, is_chapter: bool) -> None:
+    """The three named dimensions on the chapter's weights; on others, a dimension's number says nothing."""
+    named = {str(dimension): dimension for dimension in NAMED} if is_chapter else {}
+    for dimension in NAMED:
+        for figure in (f"largest_{dimension}", f"levels_{dimension}_without_top_4"):
+            if not is_chapter:
+                claim.not_measured(figure, "needs the chapter's own weights: elsewhere that number is another dimension")
+    for name, levels in levels_of(rest, places_in(kept, named)).items():
+        claim.measured(f"levels_{name}_without_top_4", levels)
+        claim.measured(f"largest_{name}", largest(h, named[name]))

@@ -1,0 +1,9 @@
+"""Registers the plugin and the fixtures; everything else lives in reports/ and fixtures/."""
+
+pytest_plugins = [
+    "pytester",
+    "reports.plugin",
+    "fixtures.device",
+    "fixtures.progress",
+    "fixtures.model",
+]

@@ -1,0 +1,163 @@
+"""Prefill and greedy decoding: the one adapter between this project and transformers' cache API.
+
+Written against transformers 5.24, where a forward pass takes the cache as ``cache=`` (``past_key_values=`` is renamed
+on the fly with a FutureWarning until 5.40, then gone) and hands it back as ``output.cache``. Nothing else in the
+project calls a model with a cache, so the next rename is a change to this file alone.
+
+Greedy means greedy: the highest logit wins, a tie goes to the lowest id, and no logits processor runs. In particular
+no repetition penalty, whatever the model's generation config says.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache
+
+ALL_POSITIONS = 0  # transformers' own code for ``logits_to_keep``: a logit row for every position
+
+
+@dataclass(frozen=True)
+class Prefilled:
+    """What one pass over a prompt leaves behind.
+
+    cache: keys and values of every prompt position, all layers; later calls grow it in place.
+    logits: (B, kept, vocab), the last ``kept`` prompt positions.
+    """
+
+    cache: Cache
+    logits: Tensor
+
+
+@dataclass(frozen=True)
+class Generated:
+    """tokens: (B, n) chosen ids. logits: (B, n, vocab) the row each id was chosen from, or None if not asked for."""
+
+    tokens: Tensor
+    logits: Tensor | None = None
+
+
+def random_tokens(n: int, vocab: int, seed: int = 0, batch: int = 1) -> Tensor:
+    """Uniform token ids, (batch, n) int64, the same for the same arguments on every machine."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, vocab, (batch, n), generator=generator)
+
+
+@torch.no_grad()
+def forward(model: PreTrainedModel, ids: Tensor, *, cache: Cache | None = None, use_cache: bool = False,
+            logits_to_keep: int = 1, attention_mask: Tensor | None = None) -> Any:
+    """One forward pass without gradients; returns transformers' output object (``.logits``, ``.cache``).
+
+    ids: (B, n) int64, moved to the model's device. logits_to_keep: how many trailing positions get logits,
+    ``ALL_POSITIONS`` for every one. attention_mask: (B, cached + n), 1 for real tokens; None when nothing is padded.
+    """
+    mask = None if attention_mask is None else attention_mask.to(model.device)
+    return model(ids.to(model.device), cache=cache, use_cache=use_cache, logits_to_keep=logits_to_keep,
+                 attention_mask=mask)
+
+
+def prefill(model: PreTrainedModel, ids: Tensor, logits_to_keep: int = 1,
+            attention_mask: Tensor | None = None) -> Prefilled:
+    """Run the prompt ids (B, P) once and keep its keys and values in a fresh cache.
+
+    Raises ValueError for an empty prompt, RuntimeError if the model did not cache exactly P positions.
+    """
+    if ids.ndim != 2 or ids.shape[1] == 0:
+        raise ValueError(f"a prompt is (batch, at least one token), not {tuple(ids.shape)}")
+    out = forward(model, ids, use_cache=True, logits_to_keep=logits_to_keep, attention_mask=attention_mask)
+    _check_length(out.cache, ids.shape[1])
+    return Prefilled(out.cache, out.logits)
+
+
+def decode_step(model: PreTrainedModel, tokens: Tensor, cache: Cache, logits_to_keep: int = 1,
+                attention_mask: Tensor | None = None) -> Tensor:
+    """Feed tokens (B, n), normally n = 1, on top of the cache; returns logits (B, kept, vocab).
+
+    The cache grows by n positions *in place*: use a fresh one, or ``rollback``, for a second measurement.
+    """
+    start = cached_tokens(cache)
+    out = forward(model, tokens, cache=cache, use_cache=True, logits_to_keep=logits_to_keep,
+                  attention_mask=attention_mask)
+    _check_length(cache, start + tokens.shape[1])
+    logits: Tensor = out.logits
+    return logits
+
+
+def greedy_choice(logits: Tensor) -> Tensor:
+    """(B, n, vocab) → (B, 1): the highest logit of the last position, the lowest id among equals."""
+    return logits[:, -1].argmax(-1, keepdim=True)  # torch documents: the first of several maxima
+
+
+def greedy_cached(model: PreTrainedModel, ids: Tensor, n: int, *, keep_logits: bool = False,
+                  logits_to_keep: int = 1) -> Generated:
+    """Exactly n greedy tokens after the prompt ids (B, P): one prefill, then n - 1 steps of one token each.
+
+    End-of-sequence tokens do not stop it. logits_to_keep concerns the prefill only.
+    """
+    start = prefill(model, ids, logits_to_keep)
+    logits, rows, tokens = start.logits, [], []
+    for step in range(n):
+        tokens.append(greedy_choice(logits))
+        if keep_logits:
+            rows.append(logits[:, -1:])
+        if step < n - 1:
+            logits = decode_step(model, tokens[-1], start.cache)
+    return _generated(tokens, rows)
+
+
+def greedy_uncached(model: PreTrainedModel, ids: Tensor, n: int, *, keep_logits: bool = False,
+                    logits_to_keep: int = 1) -> Generated:
+    """Exactly n greedy tokens, each from a pass over the whole sequence so far, no cache anywhere.
+
+    logits_to_keep: ``ALL_POSITIONS`` is the naive loop, which computes the logits of every position at each step.
+    """
+    sequence, rows, tokens = ids.to(model.device), [], []
+    for _ in range(n):
+        logits = forward(model, sequence, logits_to_keep=logits_to_keep).logits
+        tokens.append(greedy_choice(logits))
+        if keep_logits:
+            rows.append(logits[:, -1:].clone())
+        sequence = torch.cat([sequence, tokens[-1]], dim=1)
+    return _generated(tokens, rows)
+
+
+def layer_tensors(cache: Cache) -> list[tuple[Tensor, Tensor]]:
+    """The cached (K, V) of every layer, first layer first; each (B, H_kv, n, head_dim). The tensors, not copies.
+
+    Raises TypeError for a layer that keeps no keys and values (linear attention, or nothing cached yet).
+    """
+    pairs: list[tuple[Tensor, Tensor]] = []
+    for layer in cache.layers:
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+        if keys is None or values is None:
+            raise TypeError(f"a {type(layer).__name__} holds no keys and values")
+        pairs.append((keys, values))
+    return pairs
+
+
+def cached_tokens(cache: Cache) -> int:
+    """How many positions the cache holds."""
+    return int(cache.get_seq_length())
+
+
+def rollback(cache: Cache, length: int) -> None:
+    """Forget everything after the first ``length`` positions, in place.
+
+    The layers keep *views* of the longer tensors until the next step copies them, so storage shrinks only then.
+    Raises ValueError when the cache holds fewer positions than that.
+    """
+    surplus = cached_tokens(cache) - length
+    if surplus < 0 or length < 0:
+        raise ValueError(f"cannot roll a cache of {cached_tokens(cache)} positions back to {length}")
+    cache.crop(-surplus)  # transformers 5 takes the number to remove, as a negative integer
+
+
+def _generated(tokens: list[Tensor], rows: list[Tensor]) -> Generated:
+    return Generated(torch.cat(tokens, dim=1), torch.cat(rows, dim=1) if rows else None)
+
+
+def _check_length(cache: Cache, expected: int) -> None:
+    if cached_tokens(cache) != expected:
+        raise RuntimeError(f"the cache holds {cached_tokens(cache)} positions where {expected} were expected")

@@ -1,0 +1,69 @@
+"""Symmetric absolute-maximum quantization with one scale per group of weights.
+
+A *group* is a row of a matrix of shape (N, g): all weights that share a scale. One scale for a whole matrix is the
+same thing with the scales' first dimension equal to 1. Codes are signed integers in [-qmax, qmax] with
+qmax = 2^(bits-1) - 1, so one of the 2^bits codes is never produced.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class NotFiniteError(ValueError):
+    """A weight is infinite or not a number, so no scale exists."""
+
+
+def largest_code(bits: int) -> int:
+    """qmax, the largest magnitude a symmetric code of so many bits takes: 7 at 4 bits, 127 at 8."""
+    if not 2 <= bits <= 8:
+        raise ValueError(f"symmetric codes need 2 to 8 bits, got {bits}")
+    return int(2 ** (bits - 1) - 1)
+
+
+def reachable_codes(bits: int) -> int:
+    """How many different codes can occur, 2^bits - 1: |w| / scale never exceeds qmax, so -2^(bits-1) stays unused."""
+    return 2 * largest_code(bits) + 1
+
+
+def printed_formula(weights: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Codes and scale as the chapter's snippet computes them, one scale per tensor, nothing guarded.
+
+    weights: any shape; returns float codes of that shape and a scalar scale. An all-zero tensor gives 0/0 = NaN codes;
+    half-way cases round to the even integer, as torch.round does.
+    """
+    qmax = largest_code(bits)
+    scale = weights.abs().max() / qmax
+    return torch.round(weights / scale).clamp(-qmax - 1, qmax), scale
+
+
+def absmax(groups: Tensor, shared: bool = False) -> Tensor:
+    """Largest magnitude of every group, (N, g) → (N, 1), or of the whole tensor, (1, 1), when the scale is shared.
+
+    Raises NotFiniteError when a weight is infinite or NaN.
+    """
+    sizes = groups.abs()
+    largest = sizes.max().reshape(1, 1) if shared else sizes.amax(1, keepdim=True)
+    if not bool(torch.isfinite(largest).all()):
+        raise NotFiniteError("weights contain infinities or NaN; absmax has no scale for them")
+    return largest
+
+
+def inverse(scales: Tensor) -> Tensor:
+    """1/scale, and 0 for a group of zeros: its weights then encode as 0 and decode as 0, where 0/0 would be NaN."""
+    return torch.where(scales > 0, 1 / scales, torch.zeros_like(scales))
+
+
+def encode(groups: Tensor, scales: Tensor, bits: int) -> Tensor:
+    """Integer codes (int8, shape of groups) for scales of shape (N, 1) or (1, 1).
+
+    The clamp matters only where a scale was rounded down when it was stored; with exact scales it never acts.
+    """
+    qmax = largest_code(bits)
+    return (groups * inverse(scales)).round_().clamp_(-qmax, qmax).to(torch.int8)
+
+
+def decode(codes: Tensor, scales: Tensor) -> Tensor:
+    """Weights (fp32) that the codes stand for: code times scale."""
+    return codes.to(torch.float32).mul_(scales)

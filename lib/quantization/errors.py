@@ -1,0 +1,88 @@
+"""What a reconstruction keeps of a matrix: relative error, size, direction, zeros.
+
+The relative error is ||W - Ŵ|| / ||W|| in the Frobenius norm. With r = ||Ŵ|| / ||W|| and c the cosine between the
+two, its square is 1 + r² - 2rc: an error alone does not say whether Ŵ is noise or nearly nothing, r and c do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lib.quantization.schemes import Scheme
+
+# Weights worked on at a time: 1 MiB of fp32, so that the passes over one piece stay in a core's second-level cache.
+_PIECE = 2**18
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """One matrix against its reconstruction; everything is a fraction of the original's norm or count."""
+
+    relative_error: float
+    norm_ratio: float
+    cosine: float
+    zero_fraction: float
+
+
+def relative_error(weights: Tensor, reconstruction: Tensor) -> float:
+    """||W - Ŵ|| / ||W||; 0 for a matrix of zeros rebuilt as zeros, infinite for one rebuilt as anything else."""
+    lost = float(torch.linalg.vector_norm((weights - reconstruction).double()))
+    norm = float(torch.linalg.vector_norm(weights.double()))
+    return lost / norm if norm else (math.inf if lost else 0.0)
+
+
+def scheme_error(scheme: Scheme, weights: Tensor) -> float:
+    """The relative error a scheme leaves in a matrix (rows, columns), computed piece by piece without keeping Ŵ."""
+    lost = kept = 0.0
+    for groups, rebuilt in _pieces(scheme, weights):
+        lost += _energy(rebuilt.sub_(groups))
+        kept += _energy(groups)
+    return math.sqrt(lost / kept) if kept else 0.0
+
+
+def fidelity(scheme: Scheme, weights: Tensor) -> Fidelity:
+    """Error, size, direction and zeros of a scheme's reconstruction. Raises ValueError for a matrix of zeros."""
+    lost = norm = rebuilt_norm = inner = 0.0
+    zeros = weights.numel()
+    for groups, rebuilt in _pieces(scheme, weights):
+        norm += _energy(groups)
+        rebuilt_norm += _energy(rebuilt)
+        inner += float(torch.dot(groups.reshape(-1), rebuilt.reshape(-1)))
+        zeros -= int(torch.count_nonzero(rebuilt))
+        lost += _energy(rebuilt.sub_(groups))
+    if norm == 0:
+        raise ValueError("a matrix of zeros has no direction")
+    cosine = inner / math.sqrt(norm * rebuilt_norm) if rebuilt_norm else 0.0
+    return Fidelity(math.sqrt(lost / norm), math.sqrt(rebuilt_norm / norm), cosine, zeros / weights.numel())
+
+
+def error_of(norm_ratio: float, cosine: float) -> float:
+    """The relative error of any replacement with this norm ratio and cosine to the original (law of cosines)."""
+    return math.sqrt(max(0.0, 1 + norm_ratio**2 - 2 * norm_ratio * cosine))
+
+
+def least_cosine(relative_error: float) -> float:
+    """The smallest cosine to the original that a relative error below 1 allows, whatever the replacement's size.
+
+    Minimising over the size gives error² = 1 - cosine². Raises ValueError from 1 on, where nothing is implied.
+    """
+    if not 0 <= relative_error < 1:
+        raise ValueError(f"only an error below 1 bounds the cosine, got {relative_error}")
+    return math.sqrt(1 - relative_error**2)
+
+
+def _pieces(scheme: Scheme, weights: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    groups = scheme.groups(weights)
+    shared = scheme.shared_scale(groups)
+    for piece in groups.split(max(1, _PIECE // groups.shape[1])):
+        yield piece, scheme.dequantize(scheme.quantize_groups(piece, shared))
+
+
+def _energy(values: Tensor) -> float:
+    flat = values.reshape(-1)
+    return float(torch.dot(flat, flat))

@@ -1,0 +1,70 @@
+"""Really packed weights: two 4-bit codes per byte, scales in their stored format, and the bytes of it all.
+
+Signed codes are stored in two's complement. The low half of a byte holds the even position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from lib.quantization.schemes import Quantized, Scheme
+
+
+def pack_nibbles(codes: Tensor) -> Tensor:
+    """Codes of any shape (int8 in [-8, 7] or uint8 in [0, 15]) as ceil(n/2) bytes; an odd end is filled with 0.
+
+    Raises ValueError when a code needs more than four bits.
+    """
+    flat = codes.reshape(-1)
+    low, high = (-8, 7) if codes.dtype == torch.int8 else (0, 15)
+    if flat.numel() and not low <= int(flat.min()) <= int(flat.max()) <= high:
+        raise ValueError(f"codes outside [{low}, {high}] do not fit four bits")
+    nibbles = torch.nn.functional.pad(flat, (0, flat.numel() % 2)).view(torch.uint8) & 0xF
+    return nibbles[0::2] | (nibbles[1::2] << 4)
+
+
+def unpack_nibbles(packed: Tensor, count: int, signed: bool) -> Tensor:
+    """The first `count` codes of packed bytes, (count,), int8 if signed and uint8 otherwise."""
+    codes = torch.stack([packed & 0xF, packed >> 4], dim=1).reshape(-1)[:count]
+    return ((codes ^ 8).to(torch.int8) - 8) if signed else codes
+
+
+def pack(scheme: Scheme, weights: Tensor) -> dict[str, Tensor]:
+    """The tensors that a file stores for one matrix: "codes", "scales" and, for affine codes, "zeros"."""
+    quantized = scheme.quantize(weights)
+    # Filler that rounds a short last group up to g is never stored.
+    real = quantized.codes.reshape(weights.shape[0], -1)[:, : weights.shape[1]]
+    packed = {"codes": pack_nibbles(real) if scheme.bits == 4 else real.contiguous(), "scales": quantized.scales}
+    if quantized.zeros is not None:
+        packed["zeros"] = pack_nibbles(quantized.zeros)
+    return packed
+
+
+def unpack(scheme: Scheme, packed: Mapping[str, Tensor], rows: int, columns: int) -> Tensor:
+    """The matrix (rows, columns), fp32, rebuilt from nothing but the stored tensors."""
+    codes = packed["codes"]
+    if scheme.bits == 4:
+        codes = unpack_nibbles(codes, rows * columns, signed=scheme.code == "absmax")
+    matrix = codes.reshape(rows, columns)
+    if isinstance(scheme.group, int):
+        matrix = torch.nn.functional.pad(matrix, (0, -columns % scheme.group)).reshape(-1, scheme.group)
+    zeros = packed.get("zeros")
+    if zeros is not None:
+        zeros = unpack_nibbles(zeros, scheme.scale_count(rows, columns), signed=False).reshape(-1, 1)
+    return scheme.dequantize(Quantized(matrix, packed["scales"], zeros)).reshape(rows, -1)[:, :columns]
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor]) -> int:
+    """Bytes of the stored tensors themselves, without any file header."""
+    return sum(t.numel() * t.element_size() for t in tensors.values())
+
+
+def file_bytes(path: Path, tensors: Mapping[str, Tensor]) -> int:
+    """Write the tensors as safetensors and return the size of the file, header included, in bytes."""
+    save_file(dict(tensors), str(path))
+    return path.stat().st_size

@@ -1,0 +1,66 @@
+"""Models that are cheap to build and still have the real cache, or the real layer.
+
+What a cache holds depends on layers, key-value heads and head dimension only; what a layer computes does not depend
+on the vocabulary or on how many layers there are. So a question about bytes or operations is answered on a model
+that keeps those numbers and shrinks the others. Weights are random, seeded, and mean nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+
+from lib.cache_bytes import cache_shape
+
+SLIM_WIDTH = 16  # of everything that the cache does not see
+SLIM_VOCABULARY = 32
+
+
+def slim_config(config: PretrainedConfig, **changes: Any) -> PretrainedConfig:
+    """A copy of the configuration with explicit head dimension, little vocabulary, no special tokens, and `changes`.
+
+    The heads keep their size: hidden width, MLP width and layers stay unless `changes` says otherwise.
+    """
+    slim = copy.deepcopy(config.get_text_config())
+    shape = cache_shape(slim)
+    special = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    for name, value in {"head_dim": shape.head_dim, "vocab_size": SLIM_VOCABULARY, **special, **changes}.items():
+        setattr(slim, name, value)
+    slim.layer_types = _layer_types(slim, changes.get("layer_types"))
+    return slim
+
+
+def cache_only(config: PretrainedConfig, dtype: torch.dtype = torch.float32, **changes: Any) -> PreTrainedModel:
+    """A model with exactly this configuration's cache and next to no weights, in eval mode."""
+    widths = {"hidden_size": SLIM_WIDTH, "intermediate_size": SLIM_WIDTH}
+    return _build(slim_config(config, **widths, **changes), dtype, "cpu", "sdpa")
+
+
+def one_real_layer(config: PretrainedConfig, **changes: Any) -> PreTrainedModel:
+    """One layer at its real width on the meta device (shapes without numbers), attention written out as products."""
+    return _build(slim_config(config, num_hidden_layers=1, **changes), torch.float32, "meta", "eager")
+
+
+def cast_copy(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+    """A copy of the model with its parameters in another format; the model itself stays as it is, ties stay ties."""
+    memo: dict[int, Any] = {
+        id(p): nn.Parameter(p.detach().to(dtype, copy=True), requires_grad=False) for p in model.parameters()
+    }
+    twin: PreTrainedModel = copy.deepcopy(model, memo)
+    return twin
+
+
+def _layer_types(config: PretrainedConfig, wanted: list[str] | None) -> list[str]:
+    return wanted or ["full_attention"] * config.num_hidden_layers
+
+
+def _build(config: PretrainedConfig, dtype: torch.dtype, device: str, attention: str) -> PreTrainedModel:
+    with torch.random.fork_rng(devices=[]), torch.device(device):
+        torch.manual_seed(0)
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+    model.eval()
+    return model

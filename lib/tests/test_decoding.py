@@ -1,0 +1,121 @@
+"""The cache adapter, held against transformers' own generate and against a loop that caches nothing."""
+
+import pytest
+import torch
+from transformers import GenerationConfig, LlamaConfig, PreTrainedModel, Qwen2Config
+from transformers.models.llama import LlamaForCausalLM
+from transformers.models.qwen2 import Qwen2ForCausalLM
+
+from lib.decoding import (
+    ALL_POSITIONS,
+    cached_tokens,
+    decode_step,
+    greedy_cached,
+    greedy_choice,
+    greedy_uncached,
+    layer_tensors,
+    prefill,
+    random_tokens,
+    rollback,
+)
+
+VOCAB = 97
+SIZES = {"vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
+         "num_attention_heads": 6, "num_key_value_heads": 2}
+# logits of the tiny models are O(1) sums over 48 terms in fp32: 48 · 2^-24 ≈ 3e-6, times 3 layers of headroom
+LOGIT_TOLERANCE = 3 * 48 * 2.0**-24
+
+
+@pytest.fixture(params=["qwen2", "llama"])
+def tiny(request: pytest.FixtureRequest) -> PreTrainedModel:
+    torch.manual_seed(7)
+    if request.param == "qwen2":
+        return Qwen2ForCausalLM(Qwen2Config(**SIZES)).eval()
+    return LlamaForCausalLM(LlamaConfig(**SIZES, head_dim=16)).eval()  # head_dim that is not hidden / heads
+
+
+def test_random_tokens_are_reproducible_and_in_range() -> None:
+    first, again, other = random_tokens(50, VOCAB), random_tokens(50, VOCAB), random_tokens(50, VOCAB, seed=1)
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    assert first.shape == (1, 50) and first.dtype == torch.int64 and 0 <= first.min() and first.max() < VOCAB
+    assert random_tokens(5, VOCAB, batch=3).shape == (3, 5)
+
+
+def test_prefill_shapes_against_config(tiny: PreTrainedModel) -> None:
+    filled = prefill(tiny, random_tokens(11, VOCAB, batch=2))
+    assert filled.logits.shape == (2, 1, VOCAB) and cached_tokens(filled.cache) == 11
+    head_dim = getattr(tiny.config, "head_dim", None) or 48 // 6
+    assert [k.shape for k, _ in layer_tensors(filled.cache)] == [(2, 2, 11, head_dim)] * 3
+    assert [v.shape for _, v in layer_tensors(filled.cache)] == [(2, 2, 11, head_dim)] * 3
+    assert prefill(tiny, random_tokens(11, VOCAB), ALL_POSITIONS).logits.shape == (1, 11, VOCAB)
+
+
+def test_prefill_rejects_an_empty_prompt(tiny: PreTrainedModel) -> None:
+    with pytest.raises(ValueError, match="at least one token"):
+        prefill(tiny, torch.empty(1, 0, dtype=torch.int64))
+
+
+def test_greedy_cached_against_generate(tiny: PreTrainedModel) -> None:
+    ids = random_tokens(9, VOCAB, batch=2)
+    config = GenerationConfig(max_new_tokens=12, min_new_tokens=12, do_sample=False, repetition_penalty=1.0,
+                              pad_token_id=0)
+    theirs = tiny.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
+    assert torch.equal(greedy_cached(tiny, ids, 12).tokens, theirs[:, 9:])
+
+
+def test_greedy_cached_ignores_a_repetition_penalty_of_the_model(tiny: PreTrainedModel) -> None:
+    ids = random_tokens(9, VOCAB)
+    plain = greedy_cached(tiny, ids, 12).tokens
+    tiny.generation_config.repetition_penalty = 5.0
+    penalised = tiny.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False)
+    assert torch.equal(greedy_cached(tiny, ids, 12).tokens, plain)
+    assert not torch.equal(penalised[:, 9:], plain), "the control must see the penalty, or the test proves nothing"
+
+
+def test_cached_logits_against_uncached(tiny: PreTrainedModel) -> None:
+    ids = random_tokens(9, VOCAB, batch=2)
+    cached = greedy_cached(tiny, ids, 10, keep_logits=True)
+    uncached = greedy_uncached(tiny, ids, 10, keep_logits=True)
+    naive = greedy_uncached(tiny, ids, 10, logits_to_keep=ALL_POSITIONS)
+    assert torch.equal(cached.tokens, uncached.tokens) and torch.equal(naive.tokens, cached.tokens)
+    assert cached.logits is not None and uncached.logits is not None and naive.logits is None
+    assert cached.logits.shape == (2, 10, VOCAB)
+    assert (cached.logits - uncached.logits).abs().max() <= LOGIT_TOLERANCE
+
+
+def test_logits_tolerance_rejects_a_stale_cache(tiny: PreTrainedModel) -> None:
+    ids = random_tokens(9, VOCAB)
+    reused = prefill(tiny, ids).cache
+    decode_step(tiny, ids[:, :1], reused)  # a measurement that forgot to roll back
+    dirty = decode_step(tiny, ids[:, -1:], reused)
+    clean = decode_step(tiny, ids[:, -1:], prefill(tiny, ids).cache)
+    assert (dirty - clean).abs().max() > LOGIT_TOLERANCE
+
+
+def test_rollback_restores_the_cache_bit_for_bit(tiny: PreTrainedModel) -> None:
+    ids = random_tokens(9, VOCAB)
+    filled = prefill(tiny, ids)
+    before = [(k.clone(), v.clone()) for k, v in layer_tensors(filled.cache)]
+    decode_step(tiny, random_tokens(4, VOCAB, seed=3), filled.cache)
+    rollback(filled.cache, 9)
+    after = layer_tensors(filled.cache)
+    assert cached_tokens(filled.cache) == 9
+    assert all(torch.equal(k, a) and torch.equal(v, b) for (k, v), (a, b) in zip(before, after, strict=True))
+    with pytest.raises(ValueError, match="back to 10"):
+        rollback(filled.cache, 10)
+
+
+def test_ties_go_to_the_lowest_id() -> None:
+    logits = torch.zeros(2, 3, 50_000)
+    logits[0, -1, [41, 7, 49_999]] = 1.0
+    assert greedy_choice(logits).tolist() == [[7], [0]]
+
+
+def test_padded_batch_against_solo_runs(tiny: PreTrainedModel) -> None:
+    long, short = random_tokens(8, VOCAB), random_tokens(5, VOCAB, seed=1)
+    batch = torch.cat([long, torch.cat([torch.zeros(1, 3, dtype=torch.int64), short], dim=1)])
+    mask = (torch.arange(8) >= torch.tensor([[0], [3]])).long()
+    padded = prefill(tiny, batch, attention_mask=mask).logits
+    solo = torch.cat([prefill(tiny, long).logits, prefill(tiny, short).logits])
+    assert (padded - solo).abs().max() <= LOGIT_TOLERANCE  # rotary positions are relative: the shift cancels
+    assert (prefill(tiny, batch).logits[1] - solo[1]).abs().max() > LOGIT_TOLERANCE  # without the mask it is wrong

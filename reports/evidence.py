@@ -1,0 +1,80 @@
+"""Evidence on disk: one strict-JSON file per claim, written atomically as the claim ends, and a summary of the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+_SAFE_ID = re.compile(r"[a-z0-9][a-z0-9-]*\.[a-z0-9][a-z0-9-]*")
+
+
+class EvidenceInUse(RuntimeError):
+    """Another run is writing to the same folder."""
+
+
+class EvidenceError(ValueError):
+    """A record cannot be stored or read; the message names the file."""
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write strict JSON (no NaN) so that a reader sees the old file or the whole new one, never a part."""
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+class EvidenceFolder:
+    """The folder of one run: `records/<id>.json` as claims end, `summary.json` at the end. One writer at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock: FileLock | None = None
+        self._fresh = False
+
+    def open(self) -> None:
+        """Take the folder for this run. Raises EvidenceInUse when another run holds it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(self.folder / ".lock")
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise EvidenceInUse(f"evidence folder {self.folder} is in use by another run; give --evidence DIR") from None
+
+    def close(self) -> None:
+        """Release the folder."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def write_record(self, record: Mapping[str, Any]) -> None:
+        """Store one claim's record; the first of a run clears the records of the run before."""
+        if not _SAFE_ID.fullmatch(str(record["id"])):
+            raise EvidenceError(f"claim id {record['id']!r} cannot be a file name")
+        self._clear_once()
+        write_json(self.folder / "records" / f"{record['id']}.json", record)
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Store the summary of the run."""
+        write_json(self.folder / "summary.json", summary)
+
+    def _clear_once(self) -> None:
+        if self._fresh:
+            return
+        self._fresh = True
+        for stale in [*self.folder.glob("records/*.json"), *self.folder.glob("records/.*.part")]:
+            stale.unlink(missing_ok=True)
+        for name in ("summary.json", "report.html", "report.md"):
+            (self.folder / name).unlink(missing_ok=True)

@@ -1,0 +1,171 @@
+"""Join a measured value with one figure of the ledger: the verdict on one aspect, with its reason in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from lib.intervals import Estimate, Number, as_estimate, rounds_to
+from lib.relations import SCALAR_RELATIONS, TREND_RELATIONS, Decision, trend
+from reports.ledger import GIVEN, Figure
+from reports.verdict import Verdict
+
+Scalar = bool | int | float | Fraction | Estimate
+Measured = Scalar | Sequence[Scalar] | Mapping[Any, Scalar]
+
+_VERDICTS = {
+    Decision.TRUE: Verdict.HOLDS,
+    Decision.FALSE: Verdict.REFUTED,
+    Decision.UNDECIDED: Verdict.UNRESOLVED,
+}
+
+
+class MeasurementError(TypeError):
+    """A test handed over something that the figure's relation cannot be decided on."""
+
+
+@dataclass(frozen=True)
+class Aspect:
+    """One measured thing, beside what is stated of it; verdict None for context that decides nothing."""
+
+    name: str
+    verdict: Verdict | None
+    bears: str
+    relation: str | None
+    measured: Any
+    published: dict[str, Any] | None
+    reason: str
+    unit: str
+
+
+def judge(figure: Figure, measured: Measured) -> Aspect:
+    """The verdict of one figure. Raises MeasurementError when the value does not fit the relation."""
+    verdict, reason = _decide(figure, measured)
+    return aspect_of(figure, verdict, reason, measured)
+
+
+def aspect_of(figure: Figure, verdict: Verdict, reason: str = "", measured: Measured | None = None) -> Aspect:
+    """An aspect of this figure with a given verdict."""
+    return Aspect(
+        name=figure.name, verdict=verdict, bears=figure.bears, relation=figure.relation,
+        measured=None if measured is None else as_json(measured), published=_published(figure),
+        reason=reason, unit=figure.unit,
+    )  # fmt: skip
+
+
+def context(name: str, measured: Any, unit: str) -> Aspect:
+    """A value recorded for the reader that decides nothing."""
+    return Aspect(name, None, "context", None, as_json(measured), None, "", unit)
+
+
+def _decide(figure: Figure, measured: Measured) -> tuple[Verdict, str]:
+    if not all(is_finite(value) for value in _scalars(measured)):
+        return Verdict.UNRESOLVED, "the measured value is not a finite number"
+    if figure.relation == GIVEN:
+        raise MeasurementError(f"{figure.name!r} is given, a premise: it is not measured")
+    if figure.relation in TREND_RELATIONS:
+        return _judge_trend(figure, measured)
+    if isinstance(measured, Mapping):
+        return _judge_cases(figure, measured)
+    if not isinstance(measured, Scalar):
+        raise MeasurementError(f"{figure.name!r}: relation {figure.relation!r} cannot take {type(measured).__name__}")
+    return _judge_scalar(figure, measured)
+
+
+def _judge_scalar(figure: Figure, measured: Scalar) -> tuple[Verdict, str]:
+    if figure.relation == "true":
+        if not isinstance(measured, bool):
+            raise MeasurementError(f"{figure.name!r}: relation 'true' takes a bool, got {measured!r}")
+        return (Verdict.HOLDS, "") if measured else (Verdict.REFUTED, "not so")
+    stated = figure.interval()
+    if stated is None or isinstance(measured, bool):
+        raise MeasurementError(f"{figure.name!r}: relation {figure.relation!r} takes a number, got {measured!r}")
+    estimate = as_estimate(measured)
+    verdict = _VERDICTS[SCALAR_RELATIONS[figure.relation](estimate, stated)]
+    return verdict, _explain(figure, estimate, stated, verdict)
+
+
+def _explain(figure: Figure, measured: Estimate, stated: Estimate, verdict: Verdict) -> str:
+    if verdict is Verdict.HOLDS:
+        tight = figure.relation in {"equal", "consistent"} and figure.origin == "printed" and figure.value
+        return "consistent only within rounding" if tight and not rounds_to(measured.value, tight) else ""
+    words = {"equal": "not", "about": "not about", "consistent": "cannot be", "equivalent": "not equivalent to"}
+    phrase = words.get(figure.relation, f"not {figure.relation.replace('_', ' ')}")
+    if verdict is Verdict.UNRESOLVED:
+        phrase = f"straddles the line of {figure.relation.replace('_', ' ')}"
+    return f"{show(measured)} {figure.unit} {phrase} {figure.value} (interval {show(stated)})".replace("  ", " ")
+
+
+def _judge_trend(figure: Figure, measured: Measured) -> tuple[Verdict, str]:
+    if not isinstance(measured, Mapping | Sequence):
+        raise MeasurementError(f"{figure.name!r}: relation {figure.relation!r} takes a sequence or a mapping")
+    verdict = _VERDICTS[trend(figure.relation, [as_estimate(v) for v in _scalars(measured)])]
+    return verdict, "" if verdict is Verdict.HOLDS else f"not {figure.relation} at every step"
+
+
+def _judge_cases(figure: Figure, cases: Mapping[Any, Scalar]) -> tuple[Verdict, str]:
+    if not cases:
+        raise MeasurementError(f"{figure.name!r}: no cases were measured")
+    verdicts = {str(case): _judge_scalar(figure, value)[0] for case, value in cases.items()}
+    groups = {v: [case for case, got in verdicts.items() if got is v] for v in Verdict}
+    reason = "; ".join(
+        f"{words} {figure.over or 'case'} {', '.join(groups[v])}"
+        for v, words in ((Verdict.HOLDS, "true at"), (Verdict.REFUTED, "not at"), (Verdict.UNRESOLVED, "undecided at"))
+        if groups[v]
+    )
+    if not groups[Verdict.REFUTED]:
+        return (Verdict.UNRESOLVED, reason) if groups[Verdict.UNRESOLVED] else (Verdict.HOLDS, "")
+    mixed = figure.over is not None and groups[Verdict.HOLDS]
+    return (Verdict.CONDITIONAL if mixed else Verdict.REFUTED), reason
+
+
+def _published(figure: Figure) -> dict[str, Any]:
+    stated = figure.interval()
+    bounds = None if stated is None else [as_json(stated.low), as_json(stated.high)]
+    return {
+        "value": figure.value, "unit": figure.unit, "interval": bounds, "origin": figure.origin, "why": figure.why,
+    }  # fmt: skip
+
+
+def _scalars(measured: Any) -> list[Any]:
+    if isinstance(measured, Mapping):
+        return list(measured.values())
+    return list(measured) if isinstance(measured, Sequence) else [measured]
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a scalar (or every end of an interval) is an ordinary number."""
+    if isinstance(value, Estimate):
+        return all(math.isfinite(v) for v in (value.value, value.low, value.high))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def as_json(value: Any) -> Any:
+    """The value as strict JSON: exact integers stay integers, other rationals become floats, NaN becomes a word."""
+    if isinstance(value, Estimate):
+        return {"value": as_json(value.value), "low": as_json(value.low), "high": as_json(value.high)}
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if isinstance(value, Fraction):
+        return int(value) if value.denominator == 1 else float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise MeasurementError(f"cannot record a {type(value).__name__}: hand over plain numbers")
+
+
+def show(number: Estimate | Number) -> str:
+    """A number or an interval in a few digits, for a sentence."""
+    if isinstance(number, Estimate):
+        low, high = show(number.low), show(number.high)
+        return show(number.value) if low == high else f"{show(number.value)} [{low}, {high}]"
+    as_float = float(number)
+    if as_float.is_integer() and abs(as_float) < 1e15:
+        return f"{int(as_float):,}"
+    return f"{as_float:,.4g}" if abs(as_float) < 1e4 else f"{as_float:,.1f}"

@@ -1,0 +1,177 @@
+"""The pytest hooks, and nothing else: each delegates to `ClaimsRun`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.claim import Claim
+from reports.evidence import EvidenceInUse
+from reports.ledger import LedgerError
+from reports.run import ClaimsRun, raise_outcome
+from reports.subject import SubjectHooks
+from reports.terminal import summary_lines
+from reports.verdict import Outcome
+
+RUN = pytest.StashKey[ClaimsRun]()
+CLAIM = pytest.StashKey[Claim]()
+SETTLED = pytest.StashKey[dict[str, Any]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("claims")
+    group.addoption("--evidence", metavar="DIR", help="folder for this run's records (default reports/out/latest)")
+    parser.addini("claims_dir", "folder of ledgers and claims", type="string", default="claims")
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(SubjectHooks)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "claim(id): ties a test to a statement of the ledger")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    config = session.config
+    folder = config.rootpath / config.getini("claims_dir")
+    paths = [(config.invocation_params.dir / arg.partition("::")[0]).resolve() for arg in config.args]
+    if not folder.is_dir() or not any(_touches(path, folder) for path in paths):
+        return
+    evidence = Path(config.getoption("--evidence") or config.rootpath / "reports" / "out" / "latest")
+    try:
+        run = ClaimsRun(config, folder, evidence, _sections(paths, folder))
+        if _owns_evidence(config):
+            run.evidence.open()
+    except (LedgerError, EvidenceInUse, OSError) as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[RUN] = run
+    if _owns_evidence(config):
+        config.pluginmanager.register(Recorder(config, run), "claims-recorder")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    run = config.stash.get(RUN, None)
+    for item in items if run else ():
+        statement = run.statement_of(item) if run else None
+        if statement is not None:
+            item.add_marker(pytest.mark.xdist_group(statement.section))
+            for need in {"gpu", "timing"} & set(statement.needs):
+                item.add_marker(need)
+        elif run and item.path.parent == run.folder:
+            raise pytest.UsageError(f"{item.nodeid}: a test in {run.folder.name}/ without a statement")
+
+
+@pytest.fixture
+def claim(request: pytest.FixtureRequest) -> Claim:
+    """The recorder of the statement that this test is tied to."""
+    item, run = request.node, request.config.stash[RUN]
+    statement = run.statement_of(item)
+    if statement is None:
+        raise LookupError("the claim fixture needs @claim(id) on the test")
+    item.stash[CLAIM] = Claim(statement, run.subject_for(statement).abilities)
+    return item.stash[CLAIM]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    run = item.config.stash.get(RUN, None)
+    statement = run.statement_of(item) if run else None
+    if run and statement:
+        run.gate(statement)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    yield
+    claim_of_item = item.stash.get(CLAIM, None)
+    if claim_of_item is not None:
+        item.stash[SETTLED] = item.config.stash[RUN].settle(claim_of_item)
+        raise_outcome(item.stash[SETTLED])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    run = item.config.stash.get(RUN, None)
+    if run is not None:
+        report.claim = run.record_of(item, report, item.stash.get(SETTLED, None))  # type: ignore[attr-defined]
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, Any] | None:
+    record = getattr(report, "claim", None)
+    if not record or report.when == "teardown":
+        return None
+    match Outcome(record["outcome"]):
+        case Outcome.AS_RECORDED if record["verdict"] != "HOLDS":
+            return "passed", record["verdict"][0], (f"ERRATUM {record['verdict']}", {"green": True})
+        case Outcome.AS_RECORDED:
+            return "passed", ".", ("HOLDS", {"green": True})
+        case Outcome.NEW:
+            return "new", "N", (f"NEW {record['verdict']}", {"cyan": True})
+        case Outcome.UNRESOLVED:
+            return "unresolved", "U", ("UNRESOLVED", {"yellow": True})
+    return None
+
+
+class Recorder:
+    """The hooks of the one process that writes evidence: the controller under xdist, else the process itself."""
+
+    def __init__(self, config: pytest.Config, run: ClaimsRun) -> None:
+        self.config, self.run = config, run
+        self.pages: list[Path] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        record = getattr(report, "claim", None)
+        if record:
+            self.run.add(record)
+        elif report.failed:
+            self.run.add_crash(report.nodeid, str(report.longrepr))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.run.records:
+            self.pages = self.run.finish()
+        if self.run.records and not self.run.measured_anything() and not _benchmarks_only(self.config):
+            session.exitstatus = session.exitstatus or pytest.ExitCode.NO_TESTS_COLLECTED
+        self.run.evidence.close()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.run.records:
+            return
+        terminalreporter.section("the chapter, checked")
+        for line, markup in summary_lines(self.run.summary(), shutil.get_terminal_size().columns):
+            terminalreporter.write_line(line, **markup)
+        for page in self.pages:
+            terminalreporter.write_line(f"report: {_shown(page, self.config)}")
+
+
+def _shown(page: Path, config: pytest.Config) -> Path:
+    here = config.invocation_params.dir
+    return page.relative_to(here) if page.is_relative_to(here) else page
+
+
+def _benchmarks_only(config: pytest.Config) -> bool:
+    return bool(config.getoption("benchmark_only", False))
+
+
+def _touches(path: Path, folder: Path) -> bool:
+    return folder == path or folder in path.parents or path in folder.parents
+
+
+def _sections(paths: list[Path], folder: Path) -> set[str] | None:
+    """The sections that the command names file by file; None for all of them."""
+    if any(path == folder or path in folder.parents for path in paths):
+        return None
+    return {path.stem.removeprefix("test_") for path in paths if path.parent == folder}
+
+
+def _owns_evidence(config: pytest.Config) -> bool:
+    return not hasattr(config, "workerinput") and not config.option.collectonly

@@ -1,0 +1,88 @@
+"""Turn what happened to a claim's test into its record, and a run's records into the summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reports.claim import Claim, aspects_as_json
+from reports.ledger import Ledger, Statement
+from reports.subject import NOTHING, Subject
+from reports.verdict import Outcome, Verdict, outcome_of
+
+SCHEMA = 1
+Record = dict[str, Any]
+
+
+def measured_record(claim: Claim, verdict: Verdict, subject: Subject) -> Record:
+    """The record of a claim whose test ran to its end."""
+    record = _blank(claim.statement, subject)
+    on_record = claim.statement.record_for(subject.slug, subject.device)
+    record |= {
+        "verdict": verdict.value,
+        "on_record": on_record and on_record.value,
+        "outcome": outcome_of(verdict, on_record).value,
+        "transferred": _transferred(claim, verdict, subject),
+        "reason": claim.reason(verdict),
+        "aspects": aspects_as_json(claim.aspects),
+        "notes": list(claim.notes),
+        "condition": claim.condition_text,
+        "protocol": dict(claim.protocol_facts),
+    }
+    return record
+
+
+def unmeasured_record(statement: Statement, subject: Subject, reason: str) -> Record:
+    """The record of a claim that this run could not measure."""
+    return _blank(statement, subject) | {"outcome": Outcome.NOT_MEASURED.value, "reason": reason}
+
+
+def error_record(statement: Statement, subject: Subject, error: str) -> Record:
+    """The record of a claim whose test raised: an error is a row, never a verdict."""
+    return _blank(statement, subject) | {"verdict": None, "outcome": Outcome.ERROR.value, "error": error}
+
+
+def pending_record(statement: Statement) -> Record:
+    """The record of a statement whose test comes with a later issue."""
+    return _blank(statement, NOTHING) | {"outcome": Outcome.PENDING.value, "reason": "pending: no test yet"}
+
+
+def build_summary(
+    run: Mapping[str, Any], model: Mapping[str, Any] | None, ledger: Ledger, records: Iterable[Record]
+) -> dict[str, Any]:
+    """The whole run as one document, keyed by claim id; pending statements are rows too."""
+    rows = {r["id"]: r for r in [*map(pending_record, ledger.pending), *records]}
+    counts = Counter(_count_key(row) for row in rows.values())
+    keys = [*(v.value for v in Verdict), "error", "pending"]
+    return {
+        "schema": SCHEMA,
+        "run": dict(run),
+        "model": None if model is None else dict(model),
+        "counts": {key: counts[key] for key in keys},
+        "claims": {key: rows[key] for key in sorted(rows)},
+    }
+
+
+def _count_key(row: Record) -> str:
+    if row["outcome"] in {Outcome.PENDING, Outcome.ERROR}:
+        return str(row["outcome"])
+    return str(row["verdict"])
+
+
+def _blank(statement: Statement, subject: Subject) -> Record:
+    on_record = statement.record_for(subject.slug, subject.device)
+    return {
+        "id": statement.id, "section": statement.section, "verdict": Verdict.NOT_MEASURED.value,
+        "on_record": on_record and on_record.value, "outcome": "", "transferred": False,
+        "standing": statement.standing, "says": statement.says, "says_id": statement.says_id,
+        "where": statement.where, "warrant": statement.warrant, "needs": list(statement.needs), "reason": "",
+        "error": "", "erratum": statement.erratum, "erratum_id": statement.erratum_id, "aspects": {}, "notes": [], "condition": "",
+        "protocol": {}, "model": subject.model and dict(subject.model),
+    }  # fmt: skip
+
+
+def _transferred(claim: Claim, verdict: Verdict, subject: Subject) -> bool:
+    if subject.is_chapter or verdict is Verdict.NOT_MEASURED:
+        return False
+    return bool({"trained", "chapter"} & set(claim.statement.needs))

@@ -1,0 +1,174 @@
+"""Measured values as a reader sees them: digits, intervals, cases, and the geometry of an interval bar."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from reports.render.model import Aspect, Published
+from reports.render.reading import finite, text
+from reports.render.words import Words
+
+DIGITS = 6  # two more than the chapter ever prints after its leading zeros
+MAX_DIGITS = 17  # a float64 has no more
+ENDS = 12  # half a unit of the longest printed figure, 3,624,960 byte, and room to spare
+SHORT, LONG = 3, 24  # how many cases or values a cell, and a table, shows
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SWAP = str.maketrans(",.", ".,")
+BAR_WIDTH, BAR_PAD, BAR_MIN = 160.0, 12.0, 2.0  # pixels
+_BELOW, _ABOVE = ("less", "at_most"), ("greater", "at_least")  # the allowed side has no other end
+LOG_FROM = 30.0  # a range wider than this factor is drawn on a log scale
+
+
+def _english(value: float, digits: int) -> str:
+    if not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return f"{int(value):,}" if abs(value) < 1e15 else _power(float(value), digits)
+    magnitude = math.floor(math.log10(abs(value)))
+    if not -5 < magnitude < 9:
+        return _power(value, digits)
+    fixed = f"{value:,.{max(0, digits - 1 - magnitude)}f}"
+    return fixed.rstrip("0").rstrip(".") if "." in fixed else fixed
+
+
+def _power(value: float, digits: int) -> str:
+    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+
+
+def number(value: float, lang: str, digits: int = DIGITS) -> str:
+    """A number in the notation of the language: 3,624,960.5 in English is 3.624.960,5 in Indonesian."""
+    english = _english(value, digits) if abs(value) < 1e300 or not math.isfinite(value) else str(value)
+    return english.translate(_SWAP) if lang == "id" else english
+
+
+def printed(digits: str, lang: str) -> str:
+    """A printed figure (English notation in the ledger) in the notation of the language."""
+    return digits.translate(_SWAP) if lang == "id" and finite(digits.replace(",", "")) is not None else digits
+
+
+def is_estimate(value: object) -> TypeGuard[Mapping[str, object]]:
+    """Whether a measured value is an estimate with an interval and not a table of cases."""
+    return isinstance(value, Mapping) and {"value", "low", "high"} <= value.keys()
+
+
+def digits_apart(value: float, ends: tuple[float | None, float | None]) -> int:
+    """Enough digits that a value just outside an interval does not read like its end."""
+    others = [end for end in ends if end is not None and end != value]
+    digits = DIGITS
+    while digits < MAX_DIGITS and any(_english(value, digits) == _english(end, digits) for end in others):
+        digits += 1
+    return digits
+
+
+def short(value: object, w: Words, digits: int = DIGITS) -> str:
+    """Any measured value on one line."""
+    if is_estimate(value):
+        middle, low, high = (short(value[k], w, digits) for k in ("value", "low", "high"))
+        return f"{middle} ({low} – {high})"
+    if isinstance(value, Mapping):
+        return _several([f"{text(k)}: {short(v, w, digits)}" for k, v in value.items()], w)
+    if isinstance(value, list | tuple):
+        return _several([short(v, w, digits) for v in value], w)
+    return _scalar(value, w, digits)
+
+
+def _scalar(value: object, w: Words, digits: int) -> str:
+    if isinstance(value, bool):
+        return w("ui.yes" if value else "ui.no")
+    if isinstance(value, int | float):
+        return number(value, w.lang, digits)
+    return "—" if value is None else text(value)
+
+
+def _several(parts: list[str], w: Words, most: int = SHORT) -> str:
+    rest = len(parts) - most
+    return "; ".join(parts) if rest <= 0 else "; ".join([*parts[:most], "… " + w("ui.more", n=rest)])
+
+
+def measured(aspect: Aspect, w: Words) -> str:
+    """The measured value of an aspect on one line, with enough digits to be told from the published interval."""
+    digits, value, line = DIGITS, aspect.measured, aspect.published
+    if line and isinstance(value, int | float) and math.isfinite(value):
+        digits = digits_apart(value, (line.low, line.high))
+    return " ".join(filter(None, [short(value, w, digits), _unit(aspect.unit)]))
+
+
+def cases(aspect: Aspect, w: Words) -> list[tuple[str, str]]:
+    """A measured mapping or sequence as rows (case, value), at most LONG of them; scalars have none."""
+    value = aspect.measured
+    if isinstance(value, Mapping) and not is_estimate(value):
+        rows = [(text(k), short(v, w)) for k, v in value.items()]
+    elif isinstance(value, list | tuple):
+        rows = [(str(i), short(v, w)) for i, v in enumerate(value)]
+    else:
+        return []
+    rest = len(rows) - LONG
+    return rows[:LONG] + ([("…", w("ui.more", n=rest))] if rest > 0 else [])
+
+
+def _unit(unit: str) -> str:
+    return "" if unit == "1" else unit  # "1" is how the ledger writes a pure number
+
+
+def published(aspect: Aspect, w: Words) -> str:
+    """What the measured value is held against: relation, figure, unit."""
+    line = aspect.published
+    if line is None and aspect.relation in ("", "equal"):
+        return "—"
+    parts = [w.name("relation", aspect.relation)]
+    parts += [printed(line.value, w.lang), _unit(line.unit)] if line else []
+    return " ".join(filter(None, parts)) or "—"
+
+
+def interval(line: Published | None, w: Words) -> str:
+    """The interval a published figure stands for; nothing for a line without width, or without ends."""
+    if line is None or line.low == line.high:
+        return ""
+    low, high = ("…" if end is None else number(end, w.lang, ENDS) for end in (line.low, line.high))
+    return f"[{low} – {high}]"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Pixel positions of a published band and a measured mark in a box BAR_WIDTH wide."""
+
+    band_x: float
+    band_width: float
+    mark_x: float
+    low_x: float
+    high_x: float
+    log: bool
+
+
+def bar(aspect: Aspect) -> Bar | None:
+    """Geometry of the interval bar of a scalar aspect; None where there is no figure to draw against."""
+    value = aspect.measured
+    mark, low, high = map(finite, (value[k] for k in ("value", "low", "high")) if is_estimate(value) else [value] * 3)
+    line = aspect.published
+    if line is None or mark is None or low is None or high is None or isinstance(value, str):
+        return None
+    points = [mark, low, high, *(end for end in (line.low, line.high) if end is not None)]
+    if len(points) == 3:
+        return None
+    log = min(points) > 0 and max(points) / min(points) > LOG_FROM
+    axis = _Axis(min(points), max(points), log)
+    left = 0.0 if line.low is None or aspect.relation in _BELOW else axis.x(line.low)
+    right = BAR_WIDTH if line.high is None or aspect.relation in _ABOVE else axis.x(line.high)
+    return Bar(left, max(right - left, BAR_MIN), axis.x(mark), axis.x(low), axis.x(high), log)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    low: float
+    high: float
+    log: bool
+
+    def x(self, value: float) -> float:
+        low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, value))
+        share = (at - low) / (high - low) if high > low else 0.5
+        return round(BAR_PAD + share * (BAR_WIDTH - 2 * BAR_PAD), 1)

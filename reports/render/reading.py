@@ -1,0 +1,173 @@
+"""From untrusted JSON to `Page`. Nothing here raises on content: what is malformed becomes a visible defect."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from reports.render.model import OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, ModelFacts, Note, Page, Published
+from reports.verdict import Outcome, Verdict, outcome_of
+
+# Control characters and bidirectional overrides can make a line read differently from what it says.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_TEXT_FIELDS = ("says", "says_id", "where", "warrant", "reason", "error", "erratum", "erratum_id", "condition", "test")
+
+
+def text(value: object) -> str:
+    """Any JSON value as printable text; None is empty."""
+    return "" if value is None else _UNPRINTABLE.sub("\ufffd", str(value))
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _items(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _not_finite(value: object, path: str) -> Iterator[Note]:
+    """Where NaN or an infinity hides in a JSON value."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield "not_finite", text(path)
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _not_finite(part, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            yield from _not_finite(part, f"{path}[{index}]")
+
+
+def finite(value: object) -> float | None:
+    """A JSON number (or a number in digits) as a finite float; anything else is None."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _published(raw: object) -> Published | None:
+    if not isinstance(raw, Mapping):
+        return None
+    ends = [finite(end) for end in _items(raw.get("interval"))[:2]] + [None, None]
+    value, unit, origin, why = (text(raw.get(k)) for k in ("value", "unit", "origin", "why"))
+    return Published(value, unit, ends[0], ends[1], origin, why)
+
+
+def _aspect(name: str, raw: Mapping[str, object]) -> Aspect:
+    verdict = raw.get("verdict")
+    bears, relation, reason, unit = (text(raw.get(k)) for k in ("bears", "relation", "reason", "unit"))
+    return Aspect(
+        text(name),
+        text(verdict) if verdict else None,
+        bears,
+        relation,
+        raw.get("measured"),
+        _published(raw.get("published")),
+        reason,
+        unit,
+    )
+
+
+def _aspects(raw: object) -> tuple[list[Aspect], list[Note]]:
+    """The aspects that can be read, and a defect for each that cannot."""
+    entries = raw if isinstance(raw, Mapping) else {} if raw is None else {"aspects": raw}
+    good = {name: part for name, part in entries.items() if isinstance(part, Mapping)}
+    aspects = [_aspect(str(name), part) for name, part in good.items()]
+    bad = [name for name in entries if name not in good]
+    bad += [a.name for a in aspects if a.verdict not in (None, *VERDICTS)]
+    return aspects, [("aspect", text(name)) for name in bad]
+
+
+def _contradictions(verdict: str | None, on_record: str | None, outcome: str, aspects: list[Aspect]) -> Iterator[Note]:
+    """What a record says about itself that cannot be."""
+    unknown = [name for name in (verdict, on_record) if name not in (None, *VERDICTS)]
+    yield from (("verdict", text(name)) for name in unknown)
+    if outcome not in OUTCOMES:
+        yield "outcome", outcome or "?"
+    if verdict is None and outcome not in ("error", "pending"):
+        yield "no_verdict", outcome
+    if unknown or verdict is None or outcome == "error":
+        return
+    record = Verdict(on_record) if on_record else None
+    follows = Outcome.NOT_MEASURED if outcome == "pending" else Outcome(outcome) if outcome in OUTCOMES else None
+    if outcome_of(Verdict(verdict), record) is not follows:
+        yield "mismatch", f"{outcome}, {verdict}, {on_record or '?'}"
+    if verdict in SEVERITY:
+        yield from _against_aspects(SEVERITY[verdict], aspects)
+
+
+def _against_aspects(severity: int, aspects: list[Aspect]) -> Iterator[Note]:
+    decided = {a.name: SEVERITY[a.verdict] for a in aspects if a.verdict in SEVERITY}
+    if not decided:
+        yield "unbacked", ""
+    yield from (("better", name) for name, rank in decided.items() if rank > severity)
+
+
+def claim(claim_id: str, raw: object) -> Claim:
+    """One entry of `claims`, or one record, with its defects."""
+    claim_id = text(claim_id)
+    section = claim_id.partition(".")[0]
+    if not isinstance(raw, Mapping):
+        return Claim(claim_id, section, defects=(("not_an_object", type(raw).__name__),))
+    aspects, defects = _aspects(raw.get("aspects"))
+    verdict, on_record, standing = (text(raw[k]) if raw.get(k) else None for k in ("verdict", "on_record", "standing"))
+    outcome = text(raw.get("outcome"))
+    defects += _contradictions(verdict, on_record, outcome, aspects)
+    defects += _not_finite(raw, "record")
+    defects += [("field", k) for k in ("notes", "needs") if not isinstance(raw.get(k, []), list | tuple)]
+    fields = {k: text(raw.get(k)) for k in _TEXT_FIELDS}
+    return Claim(
+        id=claim_id,
+        section=text(raw.get("section")) or section,
+        verdict=verdict,
+        on_record=on_record,
+        outcome=outcome,
+        standing=standing,
+        transferred=raw.get("transferred") is True,
+        aspects=tuple(aspects),
+        needs=tuple(map(text, _items(raw.get("needs")))),
+        notes=tuple(map(text, _items(raw.get("notes")))),
+        protocol=tuple((text(k), v) for k, v in _mapping(raw.get("protocol")).items()),
+        seconds=finite(raw.get("seconds")),
+        defects=tuple(defects),
+        **fields,
+    )
+
+
+def _model(raw: object) -> ModelFacts | None:
+    if not isinstance(raw, Mapping):
+        return None
+    name, digest, dtype, device, note = (text(raw.get(k)) for k in ("name", "digest", "dtype", "device", "note"))
+    trained, is_chapter = raw.get("trained") is True, raw.get("is_chapter") is True
+    return ModelFacts(name, digest, raw.get("parameters"), dtype, device, trained, is_chapter, note)
+
+
+def _count_warnings(raw: object, page: Page) -> list[Note]:
+    """The file's own counts are checked, never believed. Damaged entries are counted as errors only here."""
+    counts = page.counts()
+    told = {str(k): v for k, v in _mapping(raw).items()}
+    off = [f"{k} {told[k]} ≠ {counts.get(k, 0)}" for k in told if told[k] != counts.get(k, 0)]
+    return [("counts", text(", ".join(off)))] if off else []
+
+
+def _part_warnings(num_statements: object, claims: tuple[Claim, ...]) -> list[Note]:
+    """A run over a part of the ledger must not read like a run over the whole of it."""
+    total = finite(num_statements)
+    return [("part", f"{len(claims)} / {total:.0f}")] if total and total > len(claims) else []
+
+
+def page(summary: Mapping[str, object], complete: bool = True, warnings: tuple[Note, ...] = ()) -> Page:
+    """A whole summary as a `Page`; parts of the wrong type become warnings."""
+    expected = {"run": Mapping, "claims": Mapping, "counts": Mapping, "model": Mapping | None}
+    bad = [("malformed", key) for key, kind in expected.items() if not isinstance(summary.get(key), kind)]
+    claims = tuple(claim(str(name), raw) for name, raw in _mapping(summary.get("claims")).items())
+    run = dict(_mapping(summary.get("run")))
+    found = Page(claims, run, _model(summary.get("model")), complete and not run.get("interrupted"))
+    off = [*_count_warnings(summary.get("counts"), found), *_part_warnings(run.get("statements"), claims)]
+    return replace(found, warnings=(*warnings, *bad, *off))

@@ -1,0 +1,154 @@
+"""One run of the claims: which statements, on what, what happened to each. The plugin's hooks delegate to this."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.claim import Claim, missing_needs
+from reports.evidence import EvidenceFolder
+from reports.ledger import Ledger, Statement, load_ledger
+from reports.pairs import check_pairs, tests_of
+from reports.provenance import run_facts, source_digest, threads_in_use
+from reports.records import Record, build_summary, error_record, measured_record, unmeasured_record
+from reports.subject import NOTHING, Subject
+from reports.verdict import Outcome, Verdict
+
+
+class ClaimsRun:
+    """The state of one pytest session over a folder of claims; created once, kept in the config's stash."""
+
+    def __init__(self, config: pytest.Config, folder: Path, evidence: Path, sections: set[str] | None) -> None:
+        self.config = config
+        self.folder = folder
+        self.evidence = EvidenceFolder(evidence)
+        self.ledger: Ledger = load_ledger(folder, sections)
+        self.tests = tests_of(folder, sections)
+        check_pairs(self.ledger, self.tests)
+        self.records: dict[str, Record] = {}
+        self.started = datetime.now(UTC)
+        self._clock_start = time.monotonic()
+        self._digests: dict[Path, str] = {}
+
+    def statement_of(self, item: pytest.Item) -> Statement | None:
+        """The statement that an item tests, None for a test that is no claim."""
+        marker = item.get_closest_marker("claim")
+        return None if marker is None else self.ledger.statements[marker.args[0]]
+
+    def subject_for(self, statement: Statement) -> Subject:
+        """What the statement is tested on; nothing is resolved or imported for one that needs no model."""
+        needs = set(statement.needs).union(*(f.needs for f in statement.figures.values()))
+        if not needs:
+            return NOTHING
+        return self.config.hook.pytest_claim_subject(config=self.config) or NOTHING
+
+    def gate(self, statement: Statement) -> None:
+        """Skip, before any fixture is set up, a claim that this run cannot measure."""
+        lacking = missing_needs(statement.needs, self.subject_for(statement).abilities)
+        if lacking:
+            pytest.skip(lacking)
+
+    def settle(self, claim: Claim) -> Record:
+        """Decide a claim whose test has ended, and say so in pytest's terms by raising skip or fail."""
+        subject = self.subject_for(claim.statement)
+        return measured_record(claim, claim.conclude(), subject)
+
+    def record_of(self, item: pytest.Item, report: pytest.TestReport, settled: Record | None) -> Record | None:
+        """The record for one phase of a claim's test; None for a phase that decides nothing."""
+        statement = self.statement_of(item)
+        if statement is None:
+            return None
+        record = self._phase_record(statement, report, settled)
+        return record and record | self._measured_by(item, report)
+
+    def add(self, record: Record) -> None:
+        """Keep and store a record (only the process that owns the evidence does)."""
+        self.records[record["id"]] = record
+        self.evidence.write_record(record)
+
+    def add_crash(self, nodeid: str, error: str) -> None:
+        """A worker died inside a claim: an error row instead of a gap."""
+        statement_id = self.tests.get(nodeid.rpartition("/")[2])
+        if statement_id is not None and statement_id not in self.records:
+            self.add(error_record(self.ledger.statements[statement_id], NOTHING, error))
+
+    def summary(self) -> dict[str, Any]:
+        """The summary of what has been recorded so far."""
+        run = run_facts(self.config.rootpath, ["pytest", *self.config.invocation_params.args])
+        run["started"] = self.started.isoformat(timespec="seconds")
+        run["seconds"] = round(time.monotonic() - self._clock_start, 1)
+        run["threads"] = next((r["threads"] for r in self.records.values() if r.get("threads")), None)
+        return build_summary(run, self._model(), self.ledger, self.records.values())
+
+    def finish(self) -> list[Path]:
+        """Store the summary and render the pages; the pages' paths."""
+        from reports.render import write_pages  # jinja2 is not needed before the end
+
+        summary = self.summary()
+        self.evidence.write_summary(summary)
+        return write_pages(summary, self.evidence.folder)
+
+    def measured_anything(self) -> bool:
+        """Whether at least one claim ended in a verdict (an error counts: something ran)."""
+        return any(r["outcome"] != Outcome.NOT_MEASURED for r in self.records.values())
+
+    def _phase_record(self, statement: Statement, report: pytest.TestReport, settled: Record | None) -> Record | None:
+        subject = self.subject_for(statement)
+        if report.when == "call" and settled is not None:
+            return settled
+        if report.failed:
+            return error_record(statement, subject, _last_line(report))
+        if report.skipped and report.when in {"setup", "call"}:
+            return unmeasured_record(statement, subject, _skip_reason(report))
+        return None
+
+    def _measured_by(self, item: pytest.Item, report: pytest.TestReport) -> Record:
+        return {
+            "seconds": round(report.duration, 3),
+            "test": f"{self.folder.name}/{item.path.name}::{item.name}",
+            "threads": threads_in_use(),
+            "source": self._source_digest(item.path),
+        }
+
+    def _source_digest(self, module: Path) -> str:
+        if module not in self._digests:
+            rooms = [self.config.rootpath / room for room in ("lib", "fixtures")]
+            instruments = [path for room in rooms for path in room.rglob("*.py") if "tests" not in path.parts]
+            self._digests[module] = source_digest([module, *instruments])
+        return self._digests[module]
+
+    def _model(self) -> Mapping[str, Any] | None:
+        models = [r["model"] for r in self.records.values() if r.get("model")]
+        return max(models, key=lambda m: m.get("parameters") is not None, default=None)
+
+
+def raise_outcome(record: Record) -> None:
+    """Say the outcome in pytest's terms: pass as recorded, fail when changed, skip when there is nothing to compare."""
+    verdict, reason = record["verdict"], record["reason"] or record["condition"]
+    match Outcome(record["outcome"]):
+        case Outcome.CHANGED:
+            pytest.fail(f"{record['id']}: {verdict}, on record {record['on_record']}. {reason}", pytrace=False)
+        case Outcome.NEW:
+            pytest.skip(f"new: {verdict}, nothing on record for this model. {reason}")
+        case Outcome.UNRESOLVED | Outcome.NOT_MEASURED:
+            pytest.skip(f"{verdict}: {reason or _all_reasons(record)}")
+
+
+def _all_reasons(record: Record) -> str:
+    return "; ".join(sorted({a["reason"] for a in record["aspects"].values() if a["verdict"] == Verdict.NOT_MEASURED}))
+
+
+def _skip_reason(report: pytest.TestReport) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def _last_line(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(report.longrepr)
+    return f"{report.when}: {text.strip().splitlines()[0] if text.strip() else 'no message'}"

@@ -1,0 +1,43 @@
+"""What the run is about: the model and machine that claims are tested on, as plain data handed over by a hook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What this run can measure (`abilities`, a subset of the ledger's needs) and on which model."""
+
+    abilities: frozenset[str]
+    model: Mapping[str, Any] | None = None
+
+    @property
+    def slug(self) -> str | None:
+        """The key of this model in `on_record` tables."""
+        return None if self.model is None else str(self.model["slug"])
+
+    @property
+    def device(self) -> str | None:
+        """The device class, cpu or cuda."""
+        return None if self.model is None else str(self.model["device"])
+
+    @property
+    def is_chapter(self) -> bool:
+        """Whether these are exactly the weights that the chapter measured."""
+        return "chapter" in self.abilities
+
+
+NOTHING = Subject(abilities=frozenset())
+
+
+class SubjectHooks:
+    """The hook by which the fixtures tell the reports what is being tested."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_claim_subject(self, config: pytest.Config) -> Subject | None:
+        """Describe the model and the machine of this run; called when a claim with needs is about to run."""

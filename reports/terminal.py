@@ -1,0 +1,115 @@
+"""The end of a run in the terminal: lines and their colours, as data. Printing is the plugin's part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from reports.render import sentences
+from reports.render.model import STANDINGS, Claim, Page
+from reports.render.reading import page as read_page
+from reports.render.words import Words
+
+Markup = dict[str, bool]
+Line = tuple[str, Markup]
+
+RED: Markup = {"red": True, "bold": True}
+YELLOW: Markup = {"yellow": True}
+CYAN: Markup = {"cyan": True}
+BOLD: Markup = {"bold": True}
+PLAIN: Markup = {}
+NARROWEST = 20  # below this a terminal width is not one (0 in some pipes)
+MOST_REASONS = 8
+
+
+def summary_lines(summary: Mapping[str, object], width: int) -> list[Line]:
+    """What a run found, one (line, pytest markup) after the other, none wider than `width` columns."""
+    page, w = read_page(summary), Words("en")
+    lines = [
+        _counts(page, w),
+        *_warnings(page, w),
+        *_changed(page, w),
+        *_errors(page, w),
+        *_errata(page, w),
+        *_unresolved(page, w),
+        *_new(page, w),
+        *_not_measured(page),
+        *_pending(page),
+    ]
+    return [(_cut(line, max(width, NARROWEST)), dict(markup)) for line, markup in lines]
+
+
+def _cut(line: str, width: int) -> str:
+    flat = " ".join(line.split())
+    indented = line[: len(line) - len(line.lstrip(" "))] + flat
+    return indented if len(indented) <= width else indented[: width - 1] + "…"
+
+
+def _counts(page: Page, w: Words) -> Line:
+    told = [f"{n} {w.name('verdict', key)}" for key, n in page.counts().items() if n]
+    tone = {"bad": RED, "warn": YELLOW, "good": {"green": True, "bold": True}}.get(page.headline()[1], BOLD)
+    return f"{len(page.claims)} statements: {', '.join(told) or 'none'}", tone
+
+
+def _warnings(page: Page, w: Words) -> Iterator[Line]:
+    for key, detail in page.warnings:
+        yield w(f"warning.{key}", detail=detail), RED
+
+
+def _changed(page: Page, w: Words) -> Iterator[Line]:
+    for claim in page.with_outcome("changed"):
+        verdict, record = w.name("verdict", claim.category), w.name("verdict", claim.on_record or "")
+        yield f"CHANGED {claim.id}: {verdict}, on record {record}", RED
+        yield from _figures(claim, w, RED)
+
+
+def _errors(page: Page, w: Words) -> Iterator[Line]:
+    for claim in page.errors:
+        yield f"ERROR {claim.id}: {sentences.why_not(claim, w)}", RED
+
+
+def _errata(page: Page, w: Words) -> Iterator[Line]:
+    for kind in STANDINGS:
+        found = page.errata(kind)
+        if found:
+            yield f"errata, {w('standing.' + kind).lower()}: {len(found)}", BOLD
+        for claim in found:
+            yield f"  {claim.id}: {w('flip.' + claim.flip)}", PLAIN
+            yield f"    {_first_sentence(claim.erratum or claim.reason)}", PLAIN
+            yield from _figures(claim, w, PLAIN)
+
+
+def _first_sentence(told: str) -> str:
+    return told.partition(". ")[0]
+
+
+def _unresolved(page: Page, w: Words) -> Iterator[Line]:
+    for claim in page.claims:
+        if claim.category == "UNRESOLVED" and claim.outcome != "changed":
+            yield f"UNRESOLVED {claim.id}: {sentences.why_not(claim, w)}", YELLOW
+
+
+def _new(page: Page, w: Words) -> Iterator[Line]:
+    for claim in page.with_outcome("new"):
+        yield f"NEW {claim.id}: {w.name('verdict', claim.category)}, nothing on record for this model", CYAN
+        yield from _figures(claim, w, CYAN)
+
+
+def _not_measured(page: Page) -> Iterator[Line]:
+    reasons = sentences.reasons(page)
+    if reasons:
+        yield f"not measured: {reasons.total()}", YELLOW
+    for reason, count in reasons.most_common(MOST_REASONS):
+        yield f"  {count} × {reason}", PLAIN
+    if len(reasons) > MOST_REASONS:
+        yield f"  and {len(reasons) - MOST_REASONS} other reasons", PLAIN
+
+
+def _pending(page: Page) -> Iterator[Line]:
+    count = page.counts()["pending"]
+    if count:
+        yield f"pending: {count} statements have no test yet", PLAIN
+
+
+def _figures(claim: Claim, w: Words, markup: Markup) -> Iterator[Line]:
+    for line in sentences.decisive(claim, w):
+        yield f"    {line}", markup

@@ -1,0 +1,85 @@
+"""From measurement to verdict: each relation, each kind of value, and what cannot be decided."""
+
+import json
+import math
+from fractions import Fraction
+
+import pytest
+
+from lib.intervals import Estimate
+from reports.judge import MeasurementError, as_json, judge
+from reports.ledger import Figure
+from reports.verdict import Outcome, Verdict, combine, outcome_of
+
+
+def figure(relation="equal", value="10", **more):
+    return Figure(name="x", origin=more.pop("origin", "printed"), relation=relation, value=value, **more)
+
+
+@pytest.mark.parametrize(
+    ("measured", "verdict"),
+    [
+        (10, Verdict.HOLDS),
+        (10.4, Verdict.HOLDS),
+        (11, Verdict.REFUTED),
+        (Estimate(10.4, 10.2, 10.6), Verdict.UNRESOLVED),
+        (math.nan, Verdict.UNRESOLVED),
+        (math.inf, Verdict.UNRESOLVED),
+        (Fraction(10), Verdict.HOLDS),
+    ],
+)
+def test_equal_against_the_rounding_interval(measured, verdict):
+    assert judge(figure(), measured).verdict is verdict
+
+
+def test_within_rounding_only_is_said():
+    measured = Estimate(Fraction("10.6"), Fraction("10.1"), Fraction(11))
+    assert judge(figure("consistent"), measured).reason == "consistent only within rounding"
+    assert judge(figure(), 10).reason == ""
+
+
+def test_cases_decide_by_whether_a_condition_was_declared():
+    cases = {"short": 9, "long": 12}
+    assert judge(figure("greater", "10", origin="declared"), cases).verdict is Verdict.REFUTED
+    mixed = judge(figure("greater", "10", origin="declared", over="context"), cases)
+    assert mixed.verdict is Verdict.CONDITIONAL
+    assert mixed.reason == "true at context long; not at context short"
+    assert judge(figure("greater", "10", origin="declared", over="context"), {"short": 9}).verdict is Verdict.REFUTED
+
+
+def test_trends_take_sequences_and_mappings():
+    assert judge(figure("increasing", None), [1, 2, 3]).verdict is Verdict.HOLDS
+    assert judge(figure("decreasing", None), {"a": 1, "b": 2}).verdict is Verdict.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("relation", "value", "measured"),
+    [("true", None, 1), ("equal", "10", True), ("equal", "10", [1, 2]), ("equal", "10", {}), ("increasing", None, 3)],
+)
+def test_a_value_that_does_not_fit_its_relation_is_an_error_not_a_verdict(relation, value, measured):
+    with pytest.raises(MeasurementError):
+        judge(figure(relation, value), measured)
+
+
+def test_records_are_strict_json():
+    value = {"a": Estimate(Fraction(1, 2), 0, 1), "b": math.nan, "c": [Fraction(3), True]}
+    text = json.dumps(as_json(value), allow_nan=False)
+    assert json.loads(text) == {"a": {"value": 0.5, "low": 0, "high": 1}, "b": "nan", "c": [3, True]}
+    with pytest.raises(MeasurementError):
+        as_json({1, 2})
+
+
+def test_a_statement_is_no_better_than_its_worst_aspect():
+    assert combine([Verdict.HOLDS, Verdict.REFUTED, Verdict.UNRESOLVED]) is Verdict.REFUTED
+    assert combine([Verdict.HOLDS, Verdict.CONDITIONAL]) is Verdict.CONDITIONAL
+    assert combine([Verdict.HOLDS, Verdict.NOT_MEASURED]) is Verdict.HOLDS
+    assert combine([]) is Verdict.NOT_MEASURED
+
+
+def test_only_equality_with_the_record_is_green():
+    assert outcome_of(Verdict.REFUTED, Verdict.REFUTED) is Outcome.AS_RECORDED
+    assert outcome_of(Verdict.HOLDS, Verdict.REFUTED) is Outcome.CHANGED
+    assert outcome_of(Verdict.REFUTED, Verdict.HOLDS) is Outcome.CHANGED
+    assert outcome_of(Verdict.HOLDS, None) is Outcome.NEW
+    assert outcome_of(Verdict.UNRESOLVED, Verdict.HOLDS) is Outcome.UNRESOLVED
+    assert outcome_of(Verdict.NOT_MEASURED, Verdict.HOLDS) is Outcome.NOT_MEASURED

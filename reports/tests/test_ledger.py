@@ -1,0 +1,78 @@
+"""The ledger's loader held against every way an entry can be wrong: one line that names file, statement and thing."""
+
+import pytest
+
+from reports.ledger import LedgerError, load_ledger
+from reports.verdict import Verdict
+
+GOOD = """
+[[statement]]
+id = "toys.one"
+says = "One."
+says_id = "Satu."
+where = "the first sentence"
+warrant = "exact"
+needs = []
+on_record = "holds"
+published = [{ name = "bytes", value = "12,288", unit = "byte" }]
+expects = [{ name = "small", relation = "less", value = "0.1", why = "a tenth" }]
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def write_and_load(text, name="toys.toml"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return load_ledger(tmp_path)
+
+    return write_and_load
+
+
+def test_a_statement_carries_its_figures_as_intervals(load):
+    statement = load(GOOD).statements["toys.one"]
+    assert statement.figures["bytes"].interval().contains(12288.4)
+    assert not statement.figures["small"].interval().contains(0.1001), "a threshold of ours is exact"
+    assert statement.record_for("any-model") is Verdict.HOLDS
+
+
+def test_records_by_model_and_device(load):
+    table = '{ toy = "refuted", "toy@cuda" = "holds" }'
+    erratum = 'erratum = "e"\nerratum_id = "e"\nstanding = "likely"\n'
+    statement = load(GOOD.replace('"holds"', table, 1).replace("published", erratum + "published")).statements["toys.one"]
+    assert statement.record_for("toy", "cpu") is Verdict.REFUTED
+    assert statement.record_for("toy", "cuda") is Verdict.HOLDS
+    assert statement.record_for("other", "cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ('"12,288"', '"12.288,5"', "malformed number"),
+        ('"12,288"', "12288", "figures are strings"),
+        ('says_id = "Satu."\n', "", "missing ['says_id']"),
+        ('"exact"', '"certain"', "warrant ['certain'] not among"),
+        ("needs = []", 'needs = ["luck"]', "needs ['luck'] not among"),
+        ('relation = "less"', 'relation = "smaller"', "relation ['smaller'] not among"),
+        (', why = "a tenth"', "", "needs its derivation"),
+        ('name = "small"', 'name = "bytes"', "named twice"),
+        ('"holds"', '"fine"', "is not a verdict"),
+        ('"holds"', '"refuted"', "needs erratum"),
+        ('on_record = "holds"', 'erratum = "x"', "nothing refuted or conditional"),
+        ('where = "the first sentence"', 'where = "x"\ncolour = "red"', "unknown ['colour']"),
+        ('id = "toys.one"', 'id = "games.one"', "belongs in section 'games'"),
+        ("[[statement]]", "[[statement", "not valid TOML"),
+        ("[[statement]]", "[[claim]]", "expected [[statement]] tables only"),
+        ('relation = "less", value = "0.1"', 'relation = "true", value = "0.1"', "takes no value"),
+        ('relation = "less", value = "0.1"', 'relation = "less"', "needs a value"),
+    ],
+)
+def test_a_wrong_entry_is_one_line_naming_the_thing(load, old, new, fault):
+    with pytest.raises(LedgerError) as caught:
+        load(GOOD.replace(old, new, 1))
+    message = str(caught.value)
+    assert fault in message and message.startswith("toys.toml:") and "\n" not in message.removesuffix("\n")
+
+
+def test_a_duplicate_id_names_both_places(load):
+    with pytest.raises(LedgerError, match=r"duplicate id 'toys.one'"):
+        load(GOOD + GOOD)

@@ -1,0 +1,48 @@
+"""The closed set of verdicts, and how aspects combine into one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What a measurement says about a statement. An exception is an error, never a verdict."""
+
+    HOLDS = "HOLDS"
+    CONDITIONAL = "CONDITIONAL"  # true only under a named, measured condition
+    REFUTED = "REFUTED"
+    UNRESOLVED = "UNRESOLVED"  # the interval straddles the line, or n cannot decide
+    NOT_MEASURED = "NOT_MEASURED"  # with the reason
+
+
+class Outcome(StrEnum):
+    """What pytest says: does the verdict equal the one on record?"""
+
+    AS_RECORDED = "as-recorded"
+    CHANGED = "changed"
+    NEW = "new"
+    UNRESOLVED = "unresolved"
+    NOT_MEASURED = "not-measured"
+    ERROR = "error"
+    PENDING = "pending"
+
+
+_SEVERITY = (Verdict.REFUTED, Verdict.CONDITIONAL, Verdict.UNRESOLVED, Verdict.HOLDS)
+
+
+def combine(aspects: Iterable[Verdict]) -> Verdict:
+    """The strictest fair reading: a statement is no better than its worst measured aspect."""
+    measured = set(aspects)
+    return next((v for v in _SEVERITY if v in measured), Verdict.NOT_MEASURED)
+
+
+def outcome_of(verdict: Verdict, on_record: Verdict | None) -> Outcome:
+    """Compare a verdict with the record. What could not be decided is neither green nor red."""
+    if verdict is Verdict.NOT_MEASURED:
+        return Outcome.NOT_MEASURED
+    if verdict is Verdict.UNRESOLVED:
+        return Outcome.UNRESOLVED
+    if on_record is None:
+        return Outcome.NEW
+    return Outcome.AS_RECORDED if verdict is on_record else Outcome.CHANGED
