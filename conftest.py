@@ -6,4 +6,7 @@ pytest_plugins = [
     "fixtures.device",
     "fixtures.progress",
     "fixtures.model",
+    "fixtures.chapter",
+    "fixtures.residual_stream",
+    "fixtures.weight_errors",
 ]

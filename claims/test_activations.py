@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 
 import torch
@@ -12,10 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from fixtures.loading import ModelInfo
 from fixtures.residual_stream import PROSE, Streams
-from lib.activations import linear_inputs, random_residual_stream, residual_stream
-from lib.decoding import random_tokens
-from lib.intervals import Estimate, Number
-from lib.outliers import (
+from lib.activation_outliers import (
     CARRIER_SHARE,
     CHAPTER_EDGES,
     carriers,
@@ -24,16 +22,21 @@ from lib.outliers import (
     distinct_levels,
     empty_bins_from,
     empty_octaves_below_top,
+    largest,
     layer_peak,
     level_use,
-    levels_per_dimension,
+    levels_of_dimension,
     levels_within,
     octave_edges,
     octave_histogram,
     position_share,
+    without_its_peak,
     without_positions,
     without_top_dimensions,
 )
+from lib.activations import linear_inputs, random_residual_stream, residual_stream
+from lib.decoding import random_tokens
+from lib.intervals import Estimate, Number
 from lib.quantization.absmax import largest_code, printed_formula, reachable_codes
 from reports.claim import Claim, claim
 
@@ -43,6 +46,12 @@ PRINTED_BARS = (40, 40, 40, 40, 18, 9, 7, 5, 0, 0, 0, 1)  # characters in the pr
 # Ranks of the three named dimensions among the 896 maxima, read off the printed histogram by interpolation in the bin:
 # 0.69 · 254, 254 + 0.62 · 283, and 763 + (4.77 - 4) / 4 · 93, each over 896.
 NAMED = {826: 0.872, 336: 0.479, 96: 0.196}
+FIGURES_OF_LAYER_16: dict[str, Callable[[Tensor], float]] = {
+    "levels": lambda h: level_use(h).levels,
+    "peak": lambda h: layer_peak(h).peak,
+    "median_magnitude": lambda h: layer_peak(h).median_magnitude,
+    "percentile_99": lambda h: float(h.abs().quantile(0.99)),
+}
 ALL_TOKENS, OTHER_TOKENS = "all 84 tokens", "all but the one with the largest value"
 
 
@@ -54,14 +63,15 @@ def test_dim_62(claim: Claim, residual_streams: Streams) -> None:
     claim.measured("tokens", residual_streams.prose.shape[1])
     claim.measured("dimensions", residual_streams.prose.shape[2])
     claim.measured("dimension", top.dimension)
-    claim.measured("peak", top.peak)
-    claim.measured("median_dimension", max(p.median_dimension for p in peaks))
+    claim.measured("peak", residual_streams.range_of(largest_of_all))
+    claim.measured("median_dimension", residual_streams.range_of(largest_median_dimension))
     claim.measured("peak_over_median_entry", top.peak / top.median_magnitude)
     claim.measured("peak_magnitude", top.peak)
     growth = {layer: p.median_dimension / middle.median_dimension for layer, p in enumerate(peaks)}
     claim.measured("median_dimension_over_that_of_layer_16", growth)
     claim.measured("peak_by_layer", [p.peak for p in peaks])
     claim.measured("median_dimension_by_layer", [p.median_dimension for p in peaks])
+    claim.condition("not in the last layers, where every dimension grows")
 
 
 @claim("activations.one-token-one-layer")
@@ -110,14 +120,13 @@ def test_histogram_16(claim: Claim, residual_streams: Streams) -> None:
     claim.measured("alone_at_the_end", counts[-1])
     claim.measured("empty_octaves_above_8", empty_bins_from(counts, CHAPTER_EDGES, 8))
     claim.measured("longer_bars_for_larger_counts", same_order(counts, PRINTED_BARS))
+    for edge, count in counts_by_edge(residual_streams).items():
+        claim.measured(f"count_{edge}" if edge in CHAPTER_EDGES[:-1] else f"more_from_{edge}", count)
     h = residual_streams.layer(16)
-    maxima, peak = dimension_maxima(h), layer_peak(h)
-    edges = octave_edges(peak.peak)
-    for edge, count in zip(CHAPTER_EDGES, octave_histogram(maxima, edges), strict=False):
-        claim.measured(f"count_{edge}" if edge < CHAPTER_EDGES[-1] else f"more_from_{edge}", count)
-    claim.measured("empty_octaves_below_the_top", empty_octaves_below_top(maxima))
-    rest = dimension_maxima(without_positions(h, [peak.position]))
-    claim.measured("counts_without_the_position_of_the_top", octave_histogram(rest, edges))
+    claim.measured("empty_octaves_below_the_top", empty_octaves_below_top(dimension_maxima(h)))
+    claim.measured("counts", octave_histogram(dimension_maxima(h), octave_edges(largest_of_all(h))))
+    rest = dimension_maxima(without_its_peak(h))
+    claim.measured("counts_without_the_position_of_the_top", octave_histogram(rest, octave_edges(float(rest.max()))))
 
 
 @claim("activations.fourteen-levels")
@@ -129,45 +138,53 @@ def test_fourteen_levels(claim: Claim, residual_streams: Streams) -> None:
     claim.measured("codes_reachable", reachable_codes(BITS))
     claim.measured("code_of_the_99th_percentile", round((claim.given("percentile_99") / scale).high))
     claim.measured("levels_that_the_histogram_allows", levels_within(128, float(scale.value)) + 2)
+    for name, measure in FIGURES_OF_LAYER_16.items():
+        claim.measured(name, residual_streams.range_at(16, measure))
     h = residual_streams.layer(16)
-    use, peak, magnitudes = level_use(h), layer_peak(h), h.abs().flatten()
-    claim.measured("levels", use.levels)
-    claim.measured("peak", peak.peak)
-    claim.measured("median_magnitude", peak.median_magnitude)
-    claim.measured("percentile_99", float(magnitudes.quantile(0.99)))
     claim.measured("levels_used", by_tokens(h, lambda t: level_use(t).levels))
     claim.measured("scale_used", by_tokens(h, lambda t: level_use(t).scale))
     claim.measured("share_of_zeros", by_tokens(h, lambda t: level_use(t).zero_share))
-    others = without_positions(printed_formula(h, BITS)[0], [peak.position])
+    others = without_positions(printed_formula(h, BITS)[0], [layer_peak(h).position])
     claim.measured("levels_of_the_other_tokens_under_that_scale", distinct_levels(others))
     claim.condition("only for a tensor that contains the token which carries the outlier")
 
 
 @claim("activations.one-level")
-def test_one_level(
-    claim: Claim, model: PreTrainedModel, model_info: ModelInfo, residual_streams: Streams
-) -> None:
+def test_one_level(claim: Claim, model: PreTrainedModel, model_info: ModelInfo, residual_streams: Streams) -> None:
     """The printed scales and maxima against each other (no model); dimensions of the same rank, in our prose."""
-    h = residual_streams.layer(16)
-    rest, kept = without_top_dimensions(h, 4)
     compare_the_printed_scales(claim)
-    measure_the_named_dimensions(claim, h, rest, kept, model_info.is_chapter)
-    claim.measured("scale", level_use(h).scale)
-    claim.measured("scale_without_top_4", level_use(rest).scale)
+    measure_the_named_dimensions(claim, residual_streams, model_info.is_chapter)
+    claim.measured("scale", residual_streams.range_at(16, lambda t: level_use(t).scale))
+    claim.measured("scale_without_top_4", residual_streams.range_at(16, scale_without_top_4))
+    h = residual_streams.layer(16)
     alike = {f"like {d}": dimension_at_quantile(h, rank) for d, rank in NAMED.items()}
-    claim.measured("levels_at_the_same_quantiles", levels_of(h, alike))
-    claim.measured("levels_at_the_same_quantiles_without_top_4", levels_of(rest, places_in(kept, alike)))
+    claim.measured("levels_at_the_same_quantiles", {k: levels_of_dimension(h, d) for k, d in alike.items()})
+    fewer = {k: levels_of_dimension(h, d, without_top=4) for k, d in alike.items()}
+    claim.measured("levels_at_the_same_quantiles_without_top_4", fewer)
     claim.measured("bits_used", by_tokens(h, lambda t: level_use(t).bits))
-    on_one_level = by_tokens(h, lambda t: level_use(t).one_level_share)
-    in_stream = {f"residual stream, {tokens}": share for tokens, share in on_one_level.items()}
-    claim.measured("share_of_dimensions_on_one_level", in_stream | read_by_the_next_layer(model, residual_streams))
+    claim.measured("share_of_dimensions_on_one_level", one_level_shares(model, residual_streams))
     claim.measured("scale_by_tokens", by_tokens(h, lambda t: level_use(t).scale))
     claim.condition("only in the residual stream, and only together with the token that carries the outlier")
 
 
-def largest(h: Tensor, dimension: int) -> float:
-    """The largest magnitude of one dimension of h (T, D)."""
-    return float(h[:, dimension].abs().max())
+def largest_of_all(stream: Tensor) -> float:
+    """The largest magnitude in a tensor of any shape."""
+    return float(stream.abs().max())
+
+
+def largest_median_dimension(stream: Tensor) -> float:
+    """Over the layers of a stream (L, T, D), the largest that the median dimension's maximum gets."""
+    return max(layer_peak(h).median_dimension for h in stream)
+
+
+def counts_by_edge(streams: Streams) -> dict[int, Estimate]:
+    """The histogram of the maxima at layer 16 by the bins' lower edges, each count with its range over the prompts."""
+    edges = octave_edges(max(largest_of_all(stream) for stream in streams.streams.values()))
+
+    def count(h: Tensor, bin_index: int) -> int:
+        return octave_histogram(dimension_maxima(h), edges)[bin_index]
+
+    return {edge: streams.range_at(16, partial(count, bin_index=i)) for i, edge in enumerate(edges[:-1])}
 
 
 def positions_by_prompt(streams: Streams, dimension: int) -> dict[str, int]:
@@ -221,26 +238,18 @@ def same_order(counts: Sequence[Number], bars: Sequence[int]) -> bool:
 
 def by_tokens(h: Tensor, measure: Callable[[Tensor], float]) -> dict[str, float]:
     """A measure of h (T, D), and of h without the one position where its largest magnitude is."""
-    return {ALL_TOKENS: measure(h), OTHER_TOKENS: measure(without_positions(h, [layer_peak(h).position]))}
+    return {ALL_TOKENS: measure(h), OTHER_TOKENS: measure(without_its_peak(h))}
 
 
-def levels_of(h: Tensor, dimensions: dict[str, int]) -> dict[str, int]:
-    """How many levels each of these dimensions takes under one scale for all of h (T, D)."""
-    levels = levels_per_dimension(printed_formula(h, BITS)[0])
-    return {name: int(levels[index]) for name, index in dimensions.items()}
-
-
-def places_in(kept: Tensor, dimensions: dict[str, int]) -> dict[str, int]:
-    """Where these dimensions are in a tensor that has only the kept ones."""
-    return {name: kept.tolist().index(index) for name, index in dimensions.items()}
-
-
-def read_by_the_next_layer(model: PreTrainedModel, streams: Streams) -> dict[str, float]:
-    """Share of dimensions on one level in every tensor that the linear layers after layer 16 read, one scale each."""
-    inputs = linear_inputs(model, streams.prompts[PROSE], keep=lambda x: x[0])
+def one_level_shares(model: PreTrainedModel, streams: Streams) -> dict[str, float]:
+    """Share of dimensions on one level, one scale per tensor: layer 16, and what the next layer's products read."""
+    in_stream = by_tokens(streams.layer(16), lambda t: level_use(t).one_level_share)
+    shares = {f"residual stream, {tokens}": share for tokens, share in in_stream.items()}
     prefix = f"layers.{streams.depth(16) + 1}."
-    names = [name for name in inputs if name.startswith(prefix)]
-    return {f"input of {n.rpartition('.')[2]}": level_use(inputs[n].cpu()).one_level_share for n in names}
+    for name, read in linear_inputs(model, streams.prompts[PROSE], keep=lambda x: x[0].cpu()).items():
+        if name.startswith(prefix):
+            shares[f"input of {name.rpartition('.')[2]}"] = level_use(read).one_level_share
+    return shares
 
 
 def compare_the_printed_scales(claim: Claim) -> None:
@@ -257,13 +266,20 @@ def compare_the_printed_scales(claim: Claim) -> None:
         claim.measured(f"levels_{dimension}_could_take_without_top_4", levels_within(bound, float(small.low)))
 
 
-def measure_the_named_dimensions(claim: Claim, h: Tensor, rest: Tensor, kept: Tensor, is_chapter: bool) -> None:
-    """The three named dimensions on the chapter's weights; on others, a dimension's number says nothing."""
-    named = {str(dimension): dimension for dimension in NAMED} if is_chapter else {}
-    for dimension in NAMED:
-        for figure in (f"largest_{dimension}", f"levels_{dimension}_without_top_4"):
-            if not is_chapter:
-                claim.not_measured(figure, "needs the chapter's own weights: elsewhere that number is another dimension")
-    for name, levels in levels_of(rest, places_in(kept, named)).items():
-        claim.measured(f"levels_{name}_without_top_4", levels)
-        claim.measured(f"largest_{name}", largest(h, named[name]))
+def measure_the_named_dimensions(claim: Claim, streams: Streams, is_chapter: bool) -> None:
+    """The three named dimensions, on the chapter's weights: elsewhere a dimension's number means nothing."""
+    for index in NAMED:
+        figures: dict[str, Callable[[Tensor], float]] = {
+            f"largest_{index}": partial(largest, dimension=index),
+            f"levels_{index}_without_top_4": partial(levels_of_dimension, dimension=index, without_top=4),
+        }
+        for name, measure in figures.items():
+            if is_chapter:
+                claim.measured(name, streams.range_at(16, measure))
+            else:
+                claim.not_measured(name, "needs the chapter's own weights: elsewhere the number means nothing")
+
+
+def scale_without_top_4(h: Tensor) -> float:
+    """The step of one scale for h (T, D) without its four largest dimensions."""
+    return level_use(without_top_dimensions(h, 4)[0]).scale

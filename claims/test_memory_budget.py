@@ -1,4 +1,7 @@
-"""The memory budget: one sum, three printed token counts, and the term that the prose leaves out. No model, no torch."""
+"""The memory budget: one sum, three printed token counts, and the term that the prose leaves out.
+
+No model and no torch: everything here is exact arithmetic on figures that the chapter prints.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,16 @@ from lib.budget import (
     weight_bytes,
 )
 from lib.cache_bytes import kv_bytes_per_token
-from lib.units import CONVENTIONS, ByteFigure, Convention, common_conventions, in_unit, stated_bytes, unit_bytes, verdicts
+from lib.units import (
+    CONVENTIONS,
+    ByteFigure,
+    Convention,
+    common_conventions,
+    in_unit,
+    stated_bytes,
+    unit_bytes,
+    verdicts,
+)
 from reports.claim import Claim, claim
 
 GIB = unit_bytes("GiB", "binary")
@@ -138,7 +150,8 @@ def test_budget_7b_13b_16gb(claim: Claim) -> None:
     claim.measured("gap_if", _gaps_if())
     bits = shared_bits_range((SEVEN_B, TOKENS_7B), (THIRTEEN_B, TOKENS_13B))
     claim.measured("int8_bits_per_weight", _ends(bits), "bit")
-    claim.note(GAP_REMARK)
+    claim.note("The gap is 6.25 (price of a token: 5 from heads, 1.25 from 40 layers against 32) × 3.34 (memory left).")
+    claim.note("The tokens leave int8 no room for scales (8.000 bits), where int4 is charged 0.125 bits for them.")
 
 
 @claim("memory-budget.budget-13b-8gb")
@@ -152,7 +165,7 @@ def test_budget_13b_8gb(claim: Claim) -> None:
     with_embeddings = THIRTEEN_INT4 + LLAMA_13B_EMBEDDINGS * (2 - GROUP_128 / 8)
     left = resident_tokens(8 * GIB, with_embeddings, THIRTEEN_B.bytes_per_token, RESERVE)
     claim.measured("tokens_if_embeddings_stay_16_bit", left, "token")
-    claim.note("Embeddings left in 16 bits, as where only projections are quantized (assumed: 2 × 32,000 × 5,120): no token.")
+    claim.note("Were only projections quantized (embeddings of 2 × 32,000 × 5,120, assumed, in 16 bits): no token.")
 
 
 @claim("memory-budget.budget-tables")
@@ -161,7 +174,7 @@ def test_budget_tables(claim: Claim) -> None:
     cells = {f"{c.card} {c.model} {c.scheme}": c for c in table()}
     quoted = {"16 GB 7B int8": TOKENS_7B, "16 GB 13B int8": TOKENS_13B, "8 GB 13B int4": TOKENS_13B_8GB}
     claim.measured("quoted_cells_agree", {name: cells[name].tokens == tokens for name, tokens in quoted.items()})
-    claim.measured("kv_heads_13b", THIRTEEN_B.bytes_per_token // (2 * 40 * 128 * FP16))
+    claim.measured("layers_of_the_13b", Fraction(800 * 1024, kv_bytes_per_token(1, 40, 128, FP16)), "layer")
     claim.measured("tokens", {name: cell.tokens for name, cell in cells.items()}, "token")
     claim.measured("weights", {n: round(float(in_unit(c.weights_bytes, "GiB")), 2) for n, c in cells.items()}, "GiB")
     for context in (512, 2_048, 8_192):
@@ -189,11 +202,6 @@ def test_fits_is_wrong_question(claim: Claim) -> None:
     claim.note("7B in int8 on 8 GB is the sharper case: 6.5 of 8 GiB, and not one token beside a reserve of 1.5 GiB.")
 
 
-GAP_REMARK = (
-    "The gap of 20.8 is 6.25 (price of a token: 5 from heads, 1.25 from 40 layers against 32) times 3.34 (memory left). "
-    "It belongs to this card and to the reserve. The tokens allow 8.000 bits a weight, so int8 counts no scales, where "
-    "int4 counts 0.125 bits of them."
-)
 FINER = (Fraction(17, 4), Fraction(9, 2))  # 16-bit scales per 64 and per 32 weights
 
 

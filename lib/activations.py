@@ -20,7 +20,7 @@ from transformers import AutoModel, PretrainedConfig, PreTrainedModel
 Edit = Callable[[Tensor], Tensor]
 
 
-class _Reached(Exception):  # noqa: N818 - a signal that ends the pass early, not an error
+class _Reached(Exception):
     """The last block of interest has run; the rest of the pass would be thrown away."""
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -95,7 +96,7 @@ def polynomial_degree(values: Sequence[int]) -> int:
     """
     differences, degree = list(values), -1
     while any(differences):
-        differences = [b - a for a, b in zip(differences, differences[1:], strict=False)]
+        differences = [b - a for a, b in pairwise(differences)]
         degree += 1
     if len(differences) < 2:  # one vanished difference is a coincidence that any data allow
         raise ValueError(f"{len(values)} values are too few to see the degree of what they follow")

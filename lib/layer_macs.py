@@ -8,6 +8,7 @@ left out: together they are linear in width, below one percent here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -30,9 +31,14 @@ class LayerMacs:
     mlp: int
 
     @property
+    def projections(self) -> int:
+        """The four linear maps of attention."""
+        return self.query_and_output + self.key_and_value
+
+    @property
     def layer(self) -> int:
         """The whole layer."""
-        return self.query_and_output + self.key_and_value + self.scores_and_mix + self.mlp
+        return self.projections + self.scores_and_mix + self.mlp
 
 
 def closed_form_macs(config: PretrainedConfig, kv_heads: int, new_tokens: int, context: int) -> LayerMacs:
@@ -59,6 +65,20 @@ def decode_step_macs(config: PretrainedConfig, kv_heads: int, context: int) -> L
     with FlopCounterMode(display=False) as counter:
         decode_step(model, ids[:, :1], cache)
     return _by_part({name: sum(ops.values()) for name, ops in counter.get_flop_counts().items()})
+
+
+def saved_shares(config: PretrainedConfig, kv_heads: int, context: int) -> dict[str, Fraction]:
+    """The share of multiply-accumulates that this many key-value heads save against one per query head, by part.
+
+    One decoded token at the end of `context` positions; parts: "scores and mix", "projections", "layer".
+    """
+    full = decode_step_macs(config, config.get_text_config().num_attention_heads, context)
+    few = decode_step_macs(config, kv_heads, context)
+    return {
+        "scores and mix": 1 - Fraction(few.scores_and_mix, full.scores_and_mix),
+        "projections": 1 - Fraction(few.projections, full.projections),
+        "layer": 1 - Fraction(few.layer, full.layer),
+    }
 
 
 def _by_part(flops: dict[str, int]) -> LayerMacs:

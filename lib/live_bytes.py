@@ -46,11 +46,15 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Peak:
-    """The fullest moment of a program. ``alive`` sums to ``live_bytes`` exactly; ``end_bytes`` is alive at the end."""
+    """The fullest moment of a program, the first of several equal ones. ``alive`` sums to ``live_bytes`` exactly.
+
+    end_bytes: still alive when it was read. allocated_bytes: everything ever allocated, freed or not.
+    """
 
     live_bytes: int
     alive: tuple[Allocation, ...]
     end_bytes: int
+    allocated_bytes: int
 
     def by_kind(self, classify: Callable[[Allocation], str]) -> dict[str, int]:
         """Bytes alive at the peak per class, largest first; the values sum to ``live_bytes``."""
@@ -73,6 +77,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._alive: dict[int, tuple[weakref.ref[Any], Allocation]] = {}
         self._current = 0
+        self._allocated = 0
         self._peak_bytes = 0
         self._peak_alive: tuple[Allocation, ...] = ()
 
@@ -88,7 +93,8 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def peak(self) -> Peak:
-        return Peak(self._peak_bytes, self._peak_alive, self._current)
+        """The fullest moment so far."""
+        return Peak(self._peak_bytes, self._peak_alive, self._current, self._allocated)
 
     def _see(self, tensor: Tensor, op: str, inputs: set[int]) -> bool:
         """Count the tensor's storage if it is new or has grown; True if the live total rose."""
@@ -101,6 +107,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made = Allocation(op, _author(), tuple(tensor.shape), str(tensor.dtype), size)
         self._alive[key] = (weakref.ref(storage, lambda _: self._freed(key)), made)
         self._current += size
+        self._allocated += size
         return True
 
     def _resized(self, key: int, size: int) -> bool:
@@ -110,6 +117,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             resized = Allocation(made.op, made.where, made.shape, made.dtype, size)
             self._alive[key] = (reference, resized)
             self._current += growth
+            self._allocated += max(growth, 0)
         return growth > 0
 
     def _freed(self, key: int) -> None:

@@ -9,24 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
 from lib.intervals import Estimate
 
-Statistic = Callable[..., np.ndarray]
+Column = NDArray[np.float64]
+Statistic = Callable[..., Column]
 
 DEFAULT_SEED = 20240
 DEFAULT_RESAMPLES = 2000
 
 
-def mean_difference(first: np.ndarray, second: np.ndarray, axis: int = -1) -> np.ndarray:
+def mean_difference(first: Column, second: Column, axis: int = -1) -> Column:
     """Mean of first - second, in the columns' unit."""
     return np.asarray(np.mean(first - second, axis=axis))
 
 
-def relative_drop(first: np.ndarray, second: np.ndarray, axis: int = -1) -> np.ndarray:
+def relative_drop(first: Column, second: Column, axis: int = -1) -> Column:
     """1 - mean(second) / mean(first): by which fraction the mean falls from the first column to the second."""
     return np.asarray(1 - np.mean(second, axis=axis) / np.mean(first, axis=axis))
+
+
+def log_share(first: Column, middle: Column, last: Column, axis: int = -1) -> Column:
+    """How much of the fall of the mean from `first` to `last` lies between `first` and `middle`, in logarithms.
+
+    Errors divide one another step by step, so their logarithms add up: shares of consecutive steps sum to 1.
+    """
+    a, b, c = (np.log(np.mean(column, axis=axis)) for column in (first, middle, last))
+    return np.asarray((a - b) / (a - c))
 
 
 def paired_interval(
@@ -57,7 +68,7 @@ def paired_interval(
     return Estimate(value, min(low, value), max(high, value))
 
 
-def _same_in_every_resample(data: Sequence[np.ndarray], statistic: Statistic, value: float) -> bool:
+def _same_in_every_resample(data: Sequence[Column], statistic: Statistic, value: float) -> bool:
     """Whether leaving out any one unit changes nothing: BCa has no acceleration then and would answer NaN."""
     n = len(data[0])
     left_out = np.array([np.delete(np.arange(n), i) for i in range(n)])

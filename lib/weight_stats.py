@@ -6,19 +6,26 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.stats import norm
 from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
 class WeightSummary:
-    """One matrix: count, mean |w|, standard deviation (n - 1), largest |w| and how many lie beyond 6 deviations."""
+    """One matrix: shape, mean |w|, standard deviation (n - 1), largest |w| and how many lie beyond 6 deviations."""
 
-    count: int
+    rows: int
+    columns: int
     mean_abs: float
     std: float
     max_abs: float
     beyond_6_sigma: int
+
+    @property
+    def count(self) -> int:
+        """How many weights there are."""
+        return self.rows * self.columns
 
     @property
     def max_over_std(self) -> float:
@@ -31,7 +38,8 @@ def projection_weights(model: nn.Module) -> dict[str, Tensor]:
 
     Raises ValueError when the model has none.
     """
-    output = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    find_output = getattr(model, "get_output_embeddings", None)
+    output = find_output() if callable(find_output) else None
     weights = {
         name: module.weight.detach()
         for name, module in model.named_modules()
@@ -43,11 +51,12 @@ def projection_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def summarize(weights: Tensor) -> WeightSummary:
-    """Size and tail of one matrix. The mean is not removed for the tail: |w| against the deviation, as printed."""
+    """Size and tail of one matrix (rows, columns). The tail is |w| against the deviation: the mean is not removed."""
     std = float(weights.std())
     sizes = weights.abs()
     beyond = int(torch.count_nonzero(sizes > 6 * std))
-    return WeightSummary(weights.numel(), float(sizes.mean()), std, float(sizes.max()), beyond)
+    rows, columns = weights.shape
+    return WeightSummary(rows, columns, float(sizes.mean()), std, float(sizes.max()), beyond)
 
 
 def normal_tail(sigmas: float) -> float:
@@ -55,13 +64,14 @@ def normal_tail(sigmas: float) -> float:
     return float(2 * norm.sf(sigmas))
 
 
-def level_histogram(codes: Tensor, bits: int) -> np.ndarray:
+def level_histogram(codes: Tensor, bits: int) -> NDArray[np.int64]:
     """How many weights take each code, -2^(bits-1) … 2^(bits-1) - 1, int64 (2^bits,). Codes are int8 of any shape."""
     offset = 2 ** (bits - 1)
-    return torch.bincount(codes.reshape(-1).to(torch.int32) + offset, minlength=2**bits).numpy()
+    counts = torch.bincount(codes.reshape(-1).to(torch.int32) + offset, minlength=2**bits)
+    return np.asarray(counts.cpu().numpy())
 
 
-def levels_holding(histogram: np.ndarray, share: float) -> int:
+def levels_holding(histogram: NDArray[np.int64], share: float) -> int:
     """The fewest levels that together hold at least this share of the weights."""
     if not 0 < share <= 1:
         raise ValueError(f"a share lies in (0, 1], got {share}")
@@ -73,17 +83,10 @@ def distinct_per_block(weights: Tensor, block: int = 32) -> float:
     """Mean number of different values among `block` consecutive weights of a row (rows, columns).
 
     Weights that were never quantized give nearly `block`; 4- and 5-bit block formats leave at most 16 and 32, in
-    practice some 13 and 18 of 32. Raises ValueError when the block does not divide the columns.
+    practice some 13 and 18 of 32. Row ends shorter than a block are left out; ValueError if that leaves nothing.
     """
-    if weights.shape[1] % block:
-        raise ValueError(f"a block of {block} does not divide {weights.shape[1]} columns")
-    ordered = weights.reshape(-1, block).sort(dim=1).values
+    whole = weights[:, : weights.shape[1] // block * block].reshape(-1, block)
+    if not len(whole):
+        raise ValueError(f"{weights.shape[1]} columns are shorter than a block of {block}")
+    ordered = whole.sort(dim=1).values
     return 1 + float(torch.count_nonzero(ordered[:, 1:] != ordered[:, :-1])) / ordered.shape[0]
-
-
-def without_largest(weights: Tensor, count: int) -> Tensor:
-    """A copy in which the `count` weights of largest magnitude are zero: the matrix without its outliers."""
-    rest = weights.detach().clone()
-    largest = rest.abs().reshape(-1).topk(count).indices
-    rest.view(-1)[largest] = 0
-    return rest

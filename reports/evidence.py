@@ -43,16 +43,16 @@ class EvidenceFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock: FileLock | None = None
-        self._fresh = False
 
     def open(self) -> None:
-        """Take the folder for this run. Raises EvidenceInUse when another run holds it."""
+        """Take the folder for this run and clear what an earlier one left. Raises EvidenceInUse while another holds it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(self.folder / ".lock")
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise EvidenceInUse(f"evidence folder {self.folder} is in use by another run; give --evidence DIR") from None
+        self._clear()
 
     def close(self) -> None:
         """Release the folder."""
@@ -60,20 +60,16 @@ class EvidenceFolder:
             self._lock.release()
 
     def write_record(self, record: Mapping[str, Any]) -> None:
-        """Store one claim's record; the first of a run clears the records of the run before."""
+        """Store one claim's record."""
         if not _SAFE_ID.fullmatch(str(record["id"])):
             raise EvidenceError(f"claim id {record['id']!r} cannot be a file name")
-        self._clear_once()
         write_json(self.folder / "records" / f"{record['id']}.json", record)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Store the summary of the run."""
         write_json(self.folder / "summary.json", summary)
 
-    def _clear_once(self) -> None:
-        if self._fresh:
-            return
-        self._fresh = True
+    def _clear(self) -> None:
         for stale in [*self.folder.glob("records/*.json"), *self.folder.glob("records/.*.part")]:
             stale.unlink(missing_ok=True)
         for name in ("summary.json", "report.html", "report.md"):

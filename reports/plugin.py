@@ -37,15 +37,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None) and config.getoption("dist", "no") == "no":
+        # A section's claims share tables: keep a file on one worker. (loadgroup, the finer tool, silently stops grouping
+        # on pytest 9.2: pytest-xdist#1386.)
+        config.option.dist = "loadfile"
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     folder = config.rootpath / config.getini("claims_dir")
     paths = [(config.invocation_params.dir / arg.partition("::")[0]).resolve() for arg in config.args]
     if not folder.is_dir() or not any(_touches(path, folder) for path in paths):
         return
+    sections = _sections(paths, folder)
+    if sections is not None and not sections:
+        return
     evidence = Path(config.getoption("--evidence") or config.rootpath / "reports" / "out" / "latest")
     try:
-        run = ClaimsRun(config, folder, evidence, _sections(paths, folder))
+        run = ClaimsRun(config, folder, evidence, sections)
         if _owns_evidence(config):
             run.evidence.open()
     except (LedgerError, EvidenceInUse, OSError) as error:
@@ -61,7 +72,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items if run else ():
         statement = run.statement_of(item) if run else None
         if statement is not None:
-            item.add_marker(pytest.mark.xdist_group(statement.section))
             for need in {"gpu", "timing"} & set(statement.needs):
                 item.add_marker(need)
         elif run and item.path.parent == run.folder:
@@ -138,7 +148,7 @@ class Recorder:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.run.records:
-            self.pages = self.run.finish()
+            self.pages = self.run.finish(interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         if self.run.records and not self.run.measured_anything() and not _benchmarks_only(self.config):
             session.exitstatus = session.exitstatus or pytest.ExitCode.NO_TESTS_COLLECTED
         self.run.evidence.close()

@@ -83,6 +83,6 @@ def _blank(statement: Statement, subject: Subject) -> Record:
 
 
 def _transferred(claim: Claim, verdict: Verdict, subject: Subject) -> bool:
-    if subject.is_chapter or verdict is Verdict.NOT_MEASURED:
+    if subject.is_chapter or verdict not in {Verdict.HOLDS, Verdict.CONDITIONAL}:
         return False
     return bool({"trained", "chapter"} & set(claim.statement.needs))

@@ -82,14 +82,16 @@ class ClaimsRun:
         run = run_facts(self.config.rootpath, ["pytest", *self.config.invocation_params.args])
         run["started"] = self.started.isoformat(timespec="seconds")
         run["seconds"] = round(time.monotonic() - self._clock_start, 1)
+        run["statements"] = len(load_ledger(self.folder).statements)
         run["threads"] = next((r["threads"] for r in self.records.values() if r.get("threads")), None)
         return build_summary(run, self._model(), self.ledger, self.records.values())
 
-    def finish(self) -> list[Path]:
+    def finish(self, interrupted: bool = False) -> list[Path]:
         """Store the summary and render the pages; the pages' paths."""
         from reports.render import write_pages  # jinja2 is not needed before the end
 
         summary = self.summary()
+        summary["run"]["interrupted"] = interrupted
         self.evidence.write_summary(summary)
         return write_pages(summary, self.evidence.folder)
 

@@ -7,6 +7,9 @@ qmax = 2^(bits-1) - 1, so one of the 2^bits codes is never produced.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -38,6 +41,28 @@ def printed_formula(weights: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     return torch.round(weights / scale).clamp(-qmax - 1, qmax), scale
 
 
+@dataclass(frozen=True)
+class CodeRange:
+    """The codes that the printed formula gave for several tensors, and whether each largest magnitude got ±qmax."""
+
+    lowest: int
+    highest: int
+    always_reaches_qmax: bool
+
+
+def printed_range(tensors: Iterable[Tensor], bits: int) -> CodeRange:
+    """Run the printed formula on every tensor (none all zero) and see which codes occur."""
+    codes = [printed_formula(tensor, bits)[0] for tensor in tensors]
+    reached = all(int(c.abs().max()) == largest_code(bits) for c in codes)
+    return CodeRange(min(int(c.min()) for c in codes), max(int(c.max()) for c in codes), reached)
+
+
+def reconstructs(weights: Tensor, bits: int) -> bool:
+    """Whether the printed formula gives numbers at all for these weights."""
+    codes, scale = printed_formula(weights, bits)
+    return bool(torch.isfinite(codes * scale).all())
+
+
 def absmax(groups: Tensor, shared: bool = False) -> Tensor:
     """Largest magnitude of every group, (N, g) → (N, 1), or of the whole tensor, (1, 1), when the scale is shared.
 
@@ -50,9 +75,9 @@ def absmax(groups: Tensor, shared: bool = False) -> Tensor:
     return largest
 
 
-def inverse(scales: Tensor) -> Tensor:
-    """1/scale, and 0 for a group of zeros: its weights then encode as 0 and decode as 0, where 0/0 would be NaN."""
-    return torch.where(scales > 0, 1 / scales, torch.zeros_like(scales))
+def divisor(scales: Tensor) -> Tensor:
+    """The scales, with 1 in place of 0: a group of zeros then encodes and decodes as zeros, where 0/0 would be NaN."""
+    return torch.where(scales > 0, scales, torch.ones_like(scales))
 
 
 def encode(groups: Tensor, scales: Tensor, bits: int) -> Tensor:
@@ -61,7 +86,7 @@ def encode(groups: Tensor, scales: Tensor, bits: int) -> Tensor:
     The clamp matters only where a scale was rounded down when it was stored; with exact scales it never acts.
     """
     qmax = largest_code(bits)
-    return (groups * inverse(scales)).round_().clamp_(-qmax, qmax).to(torch.int8)
+    return (groups / divisor(scales)).round_().clamp_(-qmax, qmax).to(torch.int8)
 
 
 def decode(codes: Tensor, scales: Tensor) -> Tensor:

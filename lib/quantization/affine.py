@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lib.quantization.absmax import NotFiniteError, inverse
+from lib.quantization.absmax import NotFiniteError, divisor
 
 
 def affine_range(groups: Tensor, bits: int) -> tuple[Tensor, Tensor]:
@@ -22,12 +22,12 @@ def affine_range(groups: Tensor, bits: int) -> tuple[Tensor, Tensor]:
 
 def zero_points(scales: Tensor, low: Tensor, bits: int) -> Tensor:
     """Integer zero points (uint8, (N, 1)), computed from the scale as it is stored."""
-    return (-low * inverse(scales)).round_().clamp_(0, 2**bits - 1).to(torch.uint8)
+    return (-low / divisor(scales)).round_().clamp_(0, 2**bits - 1).to(torch.uint8)
 
 
 def encode(groups: Tensor, scales: Tensor, zeros: Tensor, bits: int) -> Tensor:
     """Codes (uint8, shape of groups)."""
-    return (groups * inverse(scales)).round_().add_(zeros.float()).clamp_(0, 2**bits - 1).to(torch.uint8)
+    return (groups / divisor(scales)).round_().add_(zeros.float()).clamp_(0, 2**bits - 1).to(torch.uint8)
 
 
 def decode(codes: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:

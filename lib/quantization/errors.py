@@ -7,12 +7,14 @@ two, its square is 1 + r² - 2rc: an error alone does not say whether Ŵ is nois
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from lib.parallel import map_on_cores
 from lib.quantization.schemes import Scheme
 
 # Weights worked on at a time: 1 MiB of fp32, so that the passes over one piece stay in a core's second-level cache.
@@ -27,6 +29,41 @@ class Fidelity:
     norm_ratio: float
     cosine: float
     zero_fraction: float
+
+
+@dataclass(frozen=True)
+class ErrorTable:
+    """Relative error of every matrix under every scheme: `errors[scheme][matrix]`."""
+
+    errors: Mapping[str, Mapping[str, float]]
+
+    def column(self, scheme: str, matrices: Iterable[str] | None = None) -> list[float]:
+        """One scheme's errors, of these matrices or of all, in a fixed order: columns of two schemes are paired."""
+        by_matrix = self.errors[scheme]
+        return [by_matrix[name] for name in (by_matrix if matrices is None else matrices)]
+
+    def mean(self, scheme: str, matrices: Iterable[str] | None = None) -> float:
+        """Mean over matrices, each counting once whatever its size."""
+        column = self.column(scheme, matrices)
+        return sum(column) / len(column)
+
+    def worst(self, scheme: str) -> tuple[str, float]:
+        """The matrix with the largest error, and that error."""
+        return max(self.errors[scheme].items(), key=lambda item: item[1])
+
+    def wins(self, scheme: str, rival: str, matrices: Iterable[str] | None = None) -> int:
+        """On how many matrices the scheme leaves less error than its rival."""
+        names = list(self.errors[scheme] if matrices is None else matrices)
+        return sum(a < b for a, b in zip(self.column(scheme, names), self.column(rival, names), strict=True))
+
+
+def error_table(schemes: Iterable[Scheme], weights: Mapping[str, Tensor]) -> ErrorTable:
+    """One pass over all matrices (rows, columns) and schemes, on every core this process uses."""
+    errors = {}
+    for scheme in schemes:
+        column = map_on_cores(partial(scheme_error, scheme), weights.values())
+        errors[scheme.slug] = dict(zip(weights, column, strict=True))
+    return ErrorTable(errors)
 
 
 def relative_error(weights: Tensor, reconstruction: Tensor) -> float:
@@ -79,7 +116,7 @@ def least_cosine(relative_error: float) -> float:
 def _pieces(scheme: Scheme, weights: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     groups = scheme.groups(weights)
     shared = scheme.shared_scale(groups)
-    for piece in groups.split(max(1, _PIECE // groups.shape[1])):
+    for piece in torch.split(groups, max(1, _PIECE // groups.shape[1])):
         yield piece, scheme.dequantize(scheme.quantize_groups(piece, shared))
 
 

@@ -6,7 +6,9 @@ Signed codes are stored in two's complement. The low half of a byte holds the ev
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from safetensors.torch import save_file
@@ -59,12 +61,41 @@ def unpack(scheme: Scheme, packed: Mapping[str, Tensor], rows: int, columns: int
     return scheme.dequantize(Quantized(matrix, packed["scales"], zeros)).reshape(rows, -1)[:, :columns]
 
 
+def packed_model(
+    scheme: Scheme, projections: Mapping[str, Tensor], parameters: Mapping[str, Tensor], rest: torch.dtype
+) -> dict[str, Tensor]:
+    """Everything a file of the model stores: each projection packed, every other parameter cast to the dtype `rest`.
+
+    projections: matrices by module name, the same tensors that `parameters` holds under that name plus ".weight".
+    """
+    stored = {n: p.detach().to(rest) for n, p in parameters.items() if n.removesuffix(".weight") not in projections}
+    for name, weights in projections.items():
+        stored |= {f"{name}.{part}": tensor for part, tensor in pack(scheme, weights).items()}
+    return stored
+
+
+def stored_bits(scheme: Scheme, rows: int, columns: int) -> Fraction:
+    """Bits per weight of the packed tensors of a real matrix of this shape, counted on random weights."""
+    weights = torch.randn(rows, columns, generator=torch.Generator().manual_seed(0))
+    return Fraction(8 * tensor_bytes(pack(scheme, weights)), rows * columns)
+
+
+def double_quantized_bits(block: int, scales_per_second_scale: int = 256) -> Fraction:
+    """Bits per weight of 4-bit codes whose scales are stored in 8 bits, with an fp32 scale for every 256 of those.
+
+    QLoRA's double quantization (arXiv:2305.14314, section 3); by arithmetic, nothing is packed.
+    """
+    return 4 + Fraction(8, block) + Fraction(32, block * scales_per_second_scale)
+
+
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> int:
     """Bytes of the stored tensors themselves, without any file header."""
     return sum(t.numel() * t.element_size() for t in tensors.values())
 
 
-def file_bytes(path: Path, tensors: Mapping[str, Tensor]) -> int:
-    """Write the tensors as safetensors and return the size of the file, header included, in bytes."""
-    save_file(dict(tensors), str(path))
-    return path.stat().st_size
+def written_bytes(tensors: Mapping[str, Tensor]) -> int:
+    """Write the tensors as one safetensors file, header included, and return its size in bytes; it is removed."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "packed.safetensors"
+        save_file(dict(tensors), str(path))
+        return path.stat().st_size

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from lib.quantization import absmax, affine, nf4
 
-Code = Literal["absmax", "affine", "nf4"]
+Code = Literal["absmax", "affine", "nf4", "even"]
 Group = Literal["tensor", "row"] | int
 
 _ZERO_POINT_BITS = 4
+_BOOKS = MappingProxyType({"nf4": nf4.nf4_levels, "even": nf4.even_levels})
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Scheme:
         return self.bits + extra * self.scale_count(rows, columns) / (rows * columns)
 
     def groups(self, weights: Tensor) -> Tensor:
-        """Weights (rows, columns) as fp32 groups (N, g); short last groups are filled with zeros, which scale nothing."""
+        """Weights (rows, columns) as fp32 groups (N, g); short last groups are filled up with zeros."""
         if weights.ndim != 2:
             raise ValueError(f"expected a matrix, got shape {tuple(weights.shape)}")
         weights = weights.detach().to(torch.float32)
@@ -97,9 +98,9 @@ class Scheme:
             scales = self._stored(width)
             zeros = affine.zero_points(scales.float(), low, self.bits)
             return Quantized(affine.encode(groups, scales.float(), zeros, self.bits), scales, zeros)
-        if self.code == "nf4":
+        if self.code in _BOOKS:
             scales = self._stored(absmax.absmax(groups))
-            return Quantized(nf4.encode(groups, scales.float(), nf4.nf4_levels()), scales, None)
+            return Quantized(nf4.encode(groups, scales.float(), _BOOKS[self.code]()), scales, None)
         scales = self._stored(absmax.absmax(groups) / absmax.largest_code(self.bits)) if shared is None else shared
         return Quantized(absmax.encode(groups, scales.float(), self.bits), scales, None)
 
@@ -108,8 +109,8 @@ class Scheme:
         scales = quantized.scales.float()
         if self.code == "affine" and quantized.zeros is not None:
             return affine.decode(quantized.codes, scales, quantized.zeros)
-        if self.code == "nf4":
-            return nf4.decode(quantized.codes, scales, nf4.nf4_levels())
+        if self.code in _BOOKS:
+            return nf4.decode(quantized.codes, scales, _BOOKS[self.code]())
         return absmax.decode(quantized.codes, scales)
 
     def reconstruct(self, weights: Tensor) -> Tensor:
@@ -131,8 +132,9 @@ def _ladder() -> list[Scheme]:
         Scheme("int4-tensor", "INT4, one scale per matrix", "absmax", 4, "tensor"),
         Scheme("int4-row", "INT4, one scale per output row", "absmax", 4, "row"),
         *symmetric, *affines, *books,
+        Scheme("even4-b64", "16 evenly spaced levels, block of 64", "even", 4, 64),
     ]  # fmt: skip
 
 
 SCHEMES = MappingProxyType({scheme.slug: scheme for scheme in _ladder()})
-"""Every scheme by slug: INT8 and INT4 per tensor and row, INT4 / affine INT4 / NF4 in groups of 128, 64 and 32."""
+"""By slug: INT8 and INT4 per tensor and row; INT4, affine INT4 and NF4 in groups of 128, 64, 32; even levels at 64."""

@@ -30,9 +30,11 @@ IDS = random_tokens(9, VOCAB, batch=2)
 @pytest.fixture(params=["qwen2", "llama"])
 def tiny(request: pytest.FixtureRequest) -> PreTrainedModel:
     torch.manual_seed(3)
-    if request.param == "qwen2":
-        return Qwen2ForCausalLM(Qwen2Config(**SIZES)).eval()
-    return LlamaForCausalLM(LlamaConfig(**SIZES)).eval()
+    model: PreTrainedModel = (
+        Qwen2ForCausalLM(Qwen2Config(**SIZES)) if request.param == "qwen2" else LlamaForCausalLM(LlamaConfig(**SIZES))
+    )
+    model.eval()
+    return model
 
 
 def hooks_left(model: torch.nn.Module) -> int:
@@ -43,6 +45,12 @@ def hidden_states(model: PreTrainedModel) -> tuple[Tensor, ...]:
     with torch.no_grad():
         states: tuple[Tensor, ...] = model(IDS, output_hidden_states=True, use_cache=False).hidden_states
     return states
+
+
+def part_of(module: Any, name: str) -> Callable[..., Tensor]:
+    """A submodule as something to call: to a type checker, an attribute of a module may be a tensor."""
+    part: Callable[..., Tensor] = getattr(module, name)
+    return part
 
 
 def test_layer_k_is_entry_k_plus_one_of_transformers_hidden_states(tiny: PreTrainedModel) -> None:
@@ -63,7 +71,7 @@ def test_last_layer_is_before_the_final_norm_and_transformers_entry_after_it(tin
     stream, states = residual_stream(tiny, IDS), hidden_states(tiny)
     assert not torch.allclose(stream[-1], states[-1])
     with torch.no_grad():
-        assert torch.equal(tiny.base_model.norm(stream[-1]), states[-1])
+        assert torch.equal(part_of(tiny.base_model, "norm")(stream[-1]), states[-1])
 
 
 def test_stream_of_blocks_that_write_nothing_is_the_embedding(tiny: PreTrainedModel) -> None:
@@ -94,7 +102,7 @@ def test_an_edit_is_what_the_next_block_reads(tiny: PreTrainedModel) -> None:
     assert torch.equal(edited[0], plain[0])
     assert torch.equal(edited[1], without_dimension_5(plain[1].clone()))
     assert not torch.equal(edited[1], plain[1])
-    blocks, rotary = decoder_blocks(tiny), tiny.base_model.rotary_emb
+    blocks, rotary = decoder_blocks(tiny), part_of(tiny.base_model, "rotary_emb")
     with torch.no_grad():  # block 2 by hand on the edited stream
         places = torch.arange(IDS.shape[1])[None]
         by_hand = blocks[2](edited[1], position_ids=places, position_embeddings=rotary(edited[1], places))
@@ -110,7 +118,7 @@ def test_linear_inputs_against_the_norms_of_the_stream(tiny: PreTrainedModel) ->
     assert seen["layers.0.mlp.down_proj"].shape == (2, 9, 80)
     block = decoder_blocks(tiny)[2]
     with torch.no_grad():
-        assert torch.equal(seen["layers.2.self_attn.q_proj"], block.input_layernorm(stream[1]))
+        assert torch.equal(seen["layers.2.self_attn.q_proj"], part_of(block, "input_layernorm")(stream[1]))
     assert torch.equal(seen["layers.2.self_attn.q_proj"], seen["layers.2.self_attn.v_proj"])
 
 

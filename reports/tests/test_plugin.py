@@ -150,6 +150,13 @@ def test_workers_write_nothing_themselves_and_agree(toys):
     assert record_of(toys, "two")["verdict"] == "REFUTED"
 
 
+def test_a_section_stays_on_one_worker(toys):
+    names = [f"s{i}" for i in range(8)]
+    body = "claim.measured('x', 10); claim.measured('pid', os.getpid())"
+    toys("".join(map(statement, names)), "".join(test_body(name, body) for name in names), "-n2")
+    assert len({record_of(toys, name)["aspects"]["pid"]["measured"] for name in names}) == 1
+
+
 def test_a_crashed_worker_leaves_an_error_row(toys):
     ledger = statement("one") + statement("two")
     crash = test_body("one", 'claim.measured("x", 10)') + test_body("two", "os._exit(3)")

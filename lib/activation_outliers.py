@@ -66,6 +66,11 @@ def position_maxima(h: Tensor) -> Tensor:
     return h.abs().amax(dim=1)
 
 
+def largest(h: Tensor, dimension: int) -> float:
+    """The largest magnitude of one dimension of h (T, D)."""
+    return float(h[:, dimension].abs().max())
+
+
 def layer_peak(h: Tensor) -> LayerPeak:
     """Summarise one layer h (T, D), D ≥ 2; medians are means of the two middle values where the count is even."""
     maxima = dimension_maxima(h)
@@ -169,6 +174,24 @@ def without_positions(h: Tensor, positions: Iterable[int]) -> Tensor:
     mask = torch.ones(len(h), dtype=torch.bool)
     mask[list(positions)] = False
     return h[mask]
+
+
+def without_its_peak(h: Tensor) -> Tensor:
+    """h (T, D), T ≥ 2, without the one position where its largest magnitude is: (T-1, D)."""
+    return without_positions(h, [layer_peak(h).position])
+
+
+def levels_of_dimension(h: Tensor, dimension: int, without_top: int = 0) -> int:
+    """How many levels this dimension of h (T, D) takes under one 8-bit scale for the whole tensor.
+
+    without_top: so many dimensions of largest maximum leave the tensor first, and with them the scale. Raises
+    ValueError if the dimension is among them.
+    """
+    rest, kept = without_top_dimensions(h, without_top)
+    place = torch.nonzero(kept == dimension)
+    if len(place) == 0:
+        raise ValueError(f"dimension {dimension} is one of the top {without_top}, or not in the tensor")
+    return int(levels_per_dimension(printed_formula(rest, bits=8)[0])[int(place[0, 0])])
 
 
 def outlier_features(stream: Tensor) -> list[int]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lib.outliers import (
+from lib.activation_outliers import (
     CHAPTER_EDGES,
     carriers,
     dimension_at_quantile,
@@ -16,8 +16,10 @@ from lib.outliers import (
     empty_bins_from,
     empty_octaves_below_top,
     entropy_bits,
+    largest,
     layer_peak,
     level_use,
+    levels_of_dimension,
     levels_per_dimension,
     levels_within,
     octave_edges,
@@ -25,6 +27,7 @@ from lib.outliers import (
     outlier_features,
     position_maxima,
     position_share,
+    without_its_peak,
     without_positions,
     without_top_dimensions,
 )
@@ -181,6 +184,28 @@ def test_without_the_massive_row_no_dimension_is_left_on_one_level() -> None:
 def test_level_use_rejects_the_wrong_scale_per_dimension() -> None:
     per_dimension = H / dimension_maxima(H)
     assert level_use(per_dimension).one_level_share != level_use(H).one_level_share
+
+
+def test_levels_of_a_dimension_with_and_without_the_top_ones() -> None:
+    assert levels_of_dimension(H, 2) == 3  # 2, 4, -5 over 2.36
+    assert levels_of_dimension(H, 0) == 1
+    assert levels_of_dimension(H, 0, without_top=1) == 3
+    with pytest.raises(ValueError, match="dimension 1 is one of the top 1"):
+        levels_of_dimension(H, 1, without_top=1)
+
+
+def test_levels_of_a_dimension_reject_the_wrong_column_after_the_removal() -> None:
+    rest, _ = without_top_dimensions(H, 2)  # columns 0 and 3 are left: column 1 of what is left is dimension 3
+    assert torch.equal(rest[:, 1], H[:, 3])
+    assert levels_of_dimension(H, 3, without_top=2) == 3
+    with pytest.raises(ValueError, match="dimension 2 is one of the top 2"):
+        levels_of_dimension(H, 2, without_top=2)
+
+
+def test_without_its_peak_drops_the_row_of_the_largest_magnitude() -> None:
+    assert torch.equal(without_its_peak(H), H[1:])
+    assert largest(without_its_peak(H), 1) == 3.0
+    assert largest(H, 1) == 300.0 != float(H[:, 1].max())
 
 
 def test_dimension_at_quantile_goes_by_rank_of_the_maxima() -> None:

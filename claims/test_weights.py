@@ -1,0 +1,305 @@
+"""Weight quantization: the absmax ladder, the collapse at 4 bits, NF4, and what the stored bytes really are.
+
+On the embedded sibling remember what its weights went through: blocks of 32 at 4 to 8 bits. Errors of block schemes
+are a few percent too small there (the weights already lie on a lattice), most of all at blocks of 32; where that could
+decide, only the matrices without such a trace are compared (fixture fine_grained).
+
+Torch and scipy are imported by the tests that need them, so that collecting this file costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import partial
+from statistics import mean, median
+from typing import TYPE_CHECKING
+
+from fixtures.weight_errors import by_kind
+from lib.intervals import printed
+from lib.units import CONVENTIONS, in_unit
+from reports.claim import Claim, claim
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+    from lib.quantization.errors import ErrorTable
+    from lib.tensor_scale import TensorScaleProfile
+    from reports.judge import Scalar
+
+    Weights = Mapping[str, Tensor]
+    Profiles = Mapping[str, TensorScaleProfile]
+
+CHAPTER_PARAMETERS = 494_032_768  # 151,936 · 896, tied, plus 24 · 14,912,384 of the layers, plus 896 of the last norm
+CHAPTER_MATRIX = "model.layers.12.mlp.down_proj"
+MEAN, STD, LARGEST = printed("0.01386"), printed("0.01822"), printed("0.43945")  # of that matrix, as printed
+BEYOND, ROWS, COLUMNS = 692, 896, 4864  # of that matrix, as printed
+LADDER = ("int4-tensor", "int4-row", "int4-g128", "nf4-b64")
+NEARLY_ALL = 0.99  # the share of a matrix's weights that "the ordinary ones, that is, all" stands for
+EVERY = 8  # rows sampled for block statistics: some 700,000 blocks of 64, far more than any share below needs
+BLOCKS = (128, 64, 32)
+TAKEN_OUT = ("none", "the largest", "the 10 largest", "1 in 10,000", "1 in 1,000")
+
+
+@claim("weights.model-bytes")
+def test_model_bytes(claim: Claim) -> None:
+    """Parameters of the chapter's architecture times bytes, as GB of 1000³ and of 1024³; no model."""
+    for name, width in {"gb_at_4_bytes": 4, "gb_at_2_bytes": 2, "gb_at_1_byte": 1}.items():
+        claim.measured(name, {c: in_unit(CHAPTER_PARAMETERS * width, "GB", c) for c in CONVENTIONS})
+    claim.measured("parameters_billion", Fraction(CHAPTER_PARAMETERS, 10**9))
+    claim.condition("in GB of 1000³ bytes; the 13.0 GB of the 7B weights and the whole budget are in GB of 1024³")
+
+
+@claim("weights.absmax-snippet")
+def test_absmax_snippet(claim: Claim) -> None:
+    """The printed formula on 500 seeded random rows and their negatives, and on zeros; no model."""
+    import torch
+
+    from lib.quantization.absmax import printed_range, reconstructs
+
+    rows = torch.randn(500, 96, generator=torch.Generator().manual_seed(0))
+    found = {bits: printed_range([*rows, *-rows], bits) for bits in (4, 8)}
+    claim.measured("largest_reaches_end", all(r.always_reaches_qmax for r in found.values()))
+    claim.measured("end_at_4_bits", found[4].highest)
+    claim.measured("end_at_8_bits", found[8].highest)
+    claim.measured("lowest_code", {f"{bits} bits": r.lowest for bits, r in found.items()})
+    claim.measured("defined", {"with weights": reconstructs(rows, 4), "of zeros only": reconstructs(0 * rows, 4)})
+    claim.condition("some weight of every region with a scale differs from zero; 0/0 makes the others NaN")
+    claim.note("A negative weight of largest magnitude lands on -qmax. The clamp's lower bound, -qmax - 1, never acts.")
+
+
+@claim("weights.projections-168")
+def test_projections_168(claim: Claim, model: PreTrainedModel, projections: Weights) -> None:
+    """Linear layers other than the output embedding, and their weights; biases are not counted."""
+    count = sum(w.numel() for w in projections.values())
+    claim.measured("matrices", len(projections))
+    claim.measured("parameters_million", Fraction(count, 10**6))
+    claim.measured("share_of_all_parameters", count / sum(p.numel() for p in model.parameters()), "1")
+
+
+@claim("weights.error-ladder")
+def test_error_ladder(claim: Claim, weight_errors: ErrorTable) -> None:
+    """Relative Frobenius error of every projection, scales in fp16; means count every matrix once."""
+    from lib.quantization.comparison import bought_back, out_of_order
+
+    e, bought = weight_errors, partial(bought_back, weight_errors, scheme="int4-g128", goal="int8-row")
+    claim.measured("int4_tensor_worst", e.worst("int4-tensor")[1])
+    claim.measured("row_divides_by", e.mean("int4-tensor") / e.mean("int4-row"))
+    claim.measured("group_128_error", e.mean("int4-g128"))
+    claim.measured("nf4_error", e.mean("nf4-b64"))
+    claim.measured("mean_error", {s: e.mean(s) for s in LADDER})
+    claim.measured("worst_error", {s: e.worst(s)[1] for s in LADDER})
+    claim.measured("matrices_out_of_order", out_of_order(e, LADDER))
+    claim.measured("bought_back", {f"one scale per {at}": bought(start=f"int4-{at}") for at in ("tensor", "row")})
+    claim.condition("counted from one scale per matrix; one scale per row has most of it already, at 0.02 bits or less")
+    record_table(claim, e)
+
+
+@claim("weights.down-proj-12")
+def test_down_proj_12(claim: Claim, tensor_profiles: Profiles) -> None:
+    """The printed figures against one another, and the same matrix of this model beside them."""
+    from lib.weight_stats import normal_tail
+
+    s = tensor_profiles[CHAPTER_MATRIX].summary
+    for name in ("mean_abs", "std", "max_abs", "beyond_6_sigma", "rows", "columns"):
+        claim.measured(name, getattr(s, name))
+    claim.measured("max_over_std", LARGEST / STD)
+    claim.measured("weights", ROWS * COLUMNS)
+    claim.measured("percent_beyond", Fraction(100 * BEYOND, ROWS * COLUMNS))
+    claim.measured("one_in", Fraction(ROWS * COLUMNS, BEYOND))
+    claim.measured("tail_over_normal", s.beyond_6_sigma / (s.count * normal_tail(6)))
+    claim.measured("max_over_std_here", s.max_over_std)
+    claim.measured("mean_over_std_here", s.mean_abs / s.std)
+    claim.note("A normal matrix of this size has mean |w| / std = 0.798 and 0.009 weights beyond six deviations.")
+
+
+@claim("weights.two-or-three-levels")
+def test_two_or_three_levels(claim: Claim, tensor_profiles: Profiles) -> None:
+    """INT4 with one scale: the fewest levels that hold 99 % of a matrix; the median over each kind of matrix."""
+    from lib.quantization.absmax import reachable_codes
+
+    levels = {name: p.levels_holding(4, NEARLY_ALL) for name, p in tensor_profiles.items()}
+    claim.measured("codes", reachable_codes(4))
+    claim.measured("at_least_two", by_kind(levels, median))
+    claim.measured("at_most_three", by_kind(levels, median))
+    claim.measured("share_on_outermost", max(p.outermost_share(4) for p in tensor_profiles.values()))
+    claim.measured("matrices_by_levels", dict(sorted(Counter(levels.values()).items())), "matrix")
+    claim.measured("share_on_zero", by_kind({n: p.zero_share(4) for n, p in tensor_profiles.items()}, median), "1")
+    claim.protocol(share_of_weights=NEARLY_ALL)
+
+
+@claim("weights.eight-bit-lands")
+def test_eight_bit_lands(claim: Claim, tensor_profiles: Profiles) -> None:
+    """INT8 with one scale: a weight's mean magnitude in steps, for the printed matrix, the median and the worst."""
+    from lib.quantization.absmax import largest_code, reachable_codes
+
+    steps = {name: p.typical_steps(8) for name, p in tensor_profiles.items()}
+    worst = min(steps, key=lambda name: steps[name])
+    on_print = MEAN * largest_code(8) / LARGEST
+    cases: dict[str, Scalar] = {"12.down_proj as printed": on_print, "median matrix": median(steps.values())}
+    cases[worst] = steps[worst]
+    claim.measured("codes", reachable_codes(8))
+    claim.measured("typical_weight_in_steps", cases)
+    claim.measured("matrices_below_one_step", sum(s < 1 for s in steps.values()), "matrix")
+    claim.measured("matrices_mostly_zero", sum(p.zero_share(8) > 0.5 for p in tensor_profiles.values()), "matrix")
+    claim.condition("not in the matrices with the farthest outliers, where most weights become zero even at 8 bits")
+
+
+@claim("weights.normal-blocks")
+def test_normal_blocks(claim: Claim, projections: Weights) -> None:
+    """Kurtosis of blocks of 64 against simulated normal ones; NF4 against the best code book for the same weights."""
+    from lib import block_shape as shape
+    from lib.quantization.nf4 import nf4_levels
+
+    band = shape.normal_kurtosis_band(64, level=0.05)
+    blocks = {size: {n: shape.blocks_of(w, size, EVERY) for n, w in projections.items()} for size in BLOCKS}
+    rejected = {n: shape.rejected_share(found, band) for n, found in blocks[64].items()}
+    pooled = {size: shape.scaled_histogram(found.values()) for size, found in blocks.items()}
+    claim.measured("rejected_blocks", by_kind(rejected, mean))
+    claim.measured("rejected_in_worst_matrix", max(rejected.values()), "1")
+    claim.measured("excess_over_best_book", {b: shape.excess_over_fitted(p, nf4_levels()) for b, p in pooled.items()})
+    widest = {size: mean(map(shape.max_in_sigmas, found.values())) for size, found in blocks.items()}
+    claim.measured("block_maximum_in_sigmas", widest, "sigma")
+    claim.measured("level_use_times_16", least_and_most(16 * pooled[64].level_shares(nf4_levels())), "1")
+    claim.condition("in the MLP and the attention output; far from it in queries, keys and values")
+    claim.protocol(rows=f"1 in {EVERY}", level_of_the_test=0.05, kurtosis_of_normal_blocks=list(band))
+
+
+@claim("weights.shrinks-on-disk")
+def test_shrinks_on_disk(claim: Claim, model: PreTrainedModel, projections: Weights) -> None:
+    """Bytes of everything stored: packed projections with scales, all else in fp16; one file really written."""
+    from torch import float16
+
+    from lib.quantization.packing import packed_model, tensor_bytes, written_bytes
+    from lib.quantization.schemes import SCHEMES
+
+    parameters = dict(model.named_parameters())
+    count = sum(p.numel() for p in parameters.values())
+    eight, four = (packed_model(SCHEMES[s], projections, parameters, float16) for s in ("int8-row", "int4-g128"))
+    sizes = {"fp32": 4 * count, "fp16": 2 * count, "int8-row": tensor_bytes(eight), "int4-g128": tensor_bytes(four)}
+    claim.measured("stored_bytes", sizes)
+    claim.measured("int4_file_bytes", written_bytes(four), "byte")
+    claim.measured("fp16_over_int4", sizes["fp16"] / sizes["int4-g128"], "1")
+    claim.note("Weights quantized in place and kept as floats, as for the chapter's tables, occupy what they did before.")
+
+
+@claim("weights.collapse")
+def test_collapse(claim: Claim, tensor_profiles: Profiles) -> None:
+    """INT4 with one scale, the worst matrix: how large the reconstruction is, and what an error of 0.99 can mean."""
+    from lib.quantization.errors import error_of, least_cosine
+
+    name, worst = max(tensor_profiles.items(), key=lambda item: item[1].int4.relative_error)
+    claim.measured("worst_error", worst.int4.relative_error)
+    claim.measured("error_of_noise", {f"{r} of the size": error_of(r, cosine=0) for r in (0.5, 1.0, 2.0)})
+    claim.measured("size", worst.int4.norm_ratio)
+    claim.measured("share_of_zeros", worst.int4.zero_fraction)
+    claim.measured("energy_kept", worst.int4.cosine**2)
+    claim.measured("cosine", worst.int4.cosine, "1")
+    claim.measured("least_cosine_at_099", least_cosine(0.99), "1")
+    claim.protocol(worst_matrix=name)
+
+
+@claim("weights.outlier-cause")
+def test_outlier_cause(claim: Claim, projections: Weights, weight_errors: ErrorTable) -> None:
+    """INT4 with one scale once the largest weights are taken out: how far to the error of one scale per row."""
+    from lib.parallel import map_on_cores
+    from lib.tensor_scale import closed_gap, largest_taken_out
+
+    errors = map_on_cores(largest_taken_out, projections.values())
+    mean_errors = [mean(column) for column in zip(*errors, strict=True)]
+    closed = dict(zip(TAKEN_OUT, closed_gap(mean_errors, weight_errors.mean("int4-row")), strict=True))
+    claim.measured("gap_closed", {case: share for case, share in closed.items() if case != "none"})
+    own = errors[list(projections).index(CHAPTER_MATRIX)]
+    claim.measured("error_of_12_down_proj", dict(zip(TAKEN_OUT, own, strict=True)), "1")
+    claim.measured("weights_million", Fraction(ROWS * COLUMNS, 10**6))
+    claim.condition("the cause is the crowd far out, one weight in ten thousand or more, and no single weight")
+
+
+@claim("weights.bits-bookkeeping")
+def test_bits_bookkeeping(claim: Claim) -> None:
+    """Bits of really packed tensors of the printed shape, scales included; the weights are random, bits are bits."""
+    from torch import float32
+
+    from lib.quantization.packing import double_quantized_bits, stored_bits
+    from lib.quantization.schemes import SCHEMES, Scheme
+
+    bits = partial(stored_bits, rows=ROWS, columns=COLUMNS)
+    fp32_scales = Scheme("nf4-b64-fp32", "NF4, fp32 scales", "nf4", 4, 64, float32)
+    claim.measured("group_128_bits", bits(SCHEMES["int4-g128"]))
+    cases = {"fp16": bits(SCHEMES["nf4-b64"]), "fp32": bits(fp32_scales), "quantized again": double_quantized_bits(64)}
+    claim.measured("nf4_bits", cases)
+    claim.measured("block_implied", {f"{w}-bit scales": Fraction(w) / Fraction("0.25") for w in (16, 32)}, "weight")
+    claim.measured("group_128_bits_at_576_columns", stored_bits(SCHEMES["int4-g128"], ROWS, 576), "bit")
+    claim.condition("with 16-bit scales; the published implementation stores them as fp32 or quantizes them again")
+
+
+@claim("weights.nf4-levels")
+def test_nf4_levels(claim: Claim) -> None:
+    """The code book derived from normal quantiles (equal to the published table, see lib/tests); no model."""
+    from lib.quantization.nf4 import NF4_SIGMA, gaps, is_evenly_probable, nf4_levels, normal_mass
+
+    levels = nf4_levels()
+    below, above = levels[levels <= 0], levels[levels >= 0]
+    claim.measured("levels", len(levels))
+    claim.measured("gaps_above_zero", gaps(above))
+    claim.measured("gaps_below_zero", gaps(-below[::-1]))
+    halves = {"below zero": below, "above zero": above, "all sixteen": levels}
+    claim.measured("equal_steps_of_probability", {part: is_evenly_probable(book) for part, book in halves.items()})
+    claim.measured("mass_per_level_times_16", least_and_most(16 * normal_mass(levels, NF4_SIGMA)), "1")
+    claim.condition("in each half apart, around an exact zero and cut off at the quantile 0.968")
+
+
+@claim("weights.nf4-28-percent")
+def test_nf4_28_percent(claim: Claim, weight_errors: ErrorTable) -> None:
+    """The printed ratio; then INT4 at 64 and NF4 at 128 as third rows: mean errors, matrices resampled in pairs."""
+    from lib.quantization.comparison import drop, step_share
+    from lib.resampling import DEFAULT_SEED
+
+    fall, share = partial(drop, weight_errors), partial(step_share, weight_errors)
+    claim.measured("percent_lower", (1 - printed("0.0952") / printed("0.1323")) * 100)
+    claim.measured("blocks_part", fall("int4-g128", "int4-g64"))
+    claim.measured("levels_part", fall("int4-g64", "nf4-b64"))
+    claim.measured("lower_here", fall("int4-g128", "nf4-b64"), "1")
+    claim.measured("share_of_blocks", share("int4-g128", "int4-g64", "nf4-b64"), "1")
+    claim.measured("share_of_levels_if_first", share("int4-g128", "nf4-b128", "nf4-b64"), "1")
+    claim.measured("share_of_sixteenth_level", share("int4-g64", "even4-b64", "nf4-b64"), "1")
+    claim.measured("blocks_of_32_instead_of_64", fall("nf4-b64", "nf4-b32"), "1")
+    claim.protocol(seed=DEFAULT_SEED, resampled="matrices, in pairs")
+
+
+@claim("weights.nf4-beats-g128")
+def test_nf4_beats_g128(claim: Claim, weight_errors: ErrorTable, fine_grained: list[str]) -> None:
+    """Mean error over matrices, paired; affine INT4 only where no earlier quantization shows."""
+    from lib.quantization.comparison import advantage
+
+    less = partial(advantage, weight_errors)
+    rivals = {4.125: ("nf4-b128", "int4-g128"), 4.25: ("nf4-b64", "affine4-g128"), 4.5: ("nf4-b32", "affine4-g64")}
+    claim.measured("over_group_128", less("nf4-b64", "int4-g128"))
+    claim.measured("matrices_lost", len(weight_errors.errors["nf4-b64"]) - weight_errors.wins("nf4-b64", "int4-g128"))
+    claim.measured("over_int4_same_block", {b: less(f"nf4-b{b}", f"int4-g{b}") for b in BLOCKS})
+    claim.measured("over_any_at_these_bits", {bits: less(*pair) for bits, pair in rivals.items()})
+    if len(fine_grained) > 1:
+        claim.measured("over_affine_same_block", {b: less(f"nf4-b{b}", f"affine4-g{b}", fine_grained) for b in BLOCKS})
+    else:
+        claim.not_measured("over_affine_same_block", "every matrix of this model has been quantized before")
+    for name in ("lower_perplexity", "higher_agreement"):
+        claim.not_measured(name, "comes with the quality section")
+    claim.condition("INT4 is symmetric, or blocks hold 64 weights or more: at 32 an affine INT4 leaves less error")
+
+
+def least_and_most(values: Iterable[float]) -> dict[str, float]:
+    """The two ends of a set of numbers."""
+    found = [float(value) for value in values]
+    return {"least": min(found), "most": max(found)}
+
+
+def record_table(claim: Claim, errors: ErrorTable) -> None:
+    """The whole ladder as context: mean and worst error, and bits per weight of a matrix of the printed shape."""
+    from lib.quantization.schemes import SCHEMES
+
+    claim.measured("mean_by_scheme", {s: errors.mean(s) for s in errors.errors}, "1")
+    claim.measured("worst_by_scheme", {s: errors.worst(s)[1] for s in errors.errors}, "1")
+    claim.measured("bits_by_scheme", {s: SCHEMES[s].bits_per_weight(ROWS, COLUMNS) for s in errors.errors}, "bit")
+    claim.protocol(worst_matrices={s: errors.worst(s)[0] for s in LADDER})

@@ -1,0 +1,47 @@
+"""Schemes against one another on the same matrices: paired intervals over an error table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from lib.intervals import Estimate
+from lib.quantization.errors import ErrorTable
+from lib.resampling import Statistic, log_share, mean_difference, paired_interval, relative_drop
+
+
+def paired(
+    table: ErrorTable, statistic: Statistic, *schemes: str, matrices: Iterable[str] | None = None
+) -> Estimate:
+    """A statistic of these schemes' errors with its bootstrap interval; the matrices are drawn, in pairs (or triples).
+
+    The matrices of one model are all there are of it: the interval says how far the figure hangs on a few of them.
+    """
+    names = None if matrices is None else list(matrices)
+    return paired_interval([table.column(scheme, names) for scheme in schemes], statistic)
+
+
+def advantage(table: ErrorTable, scheme: str, rival: str, matrices: Iterable[str] | None = None) -> Estimate:
+    """How much less error the scheme leaves than its rival, mean over matrices; negative when it leaves more."""
+    return paired(table, mean_difference, rival, scheme, matrices=matrices)
+
+
+def drop(table: ErrorTable, start: str, end: str) -> Estimate:
+    """By which fraction the mean error falls from one scheme to another."""
+    return paired(table, relative_drop, start, end)
+
+
+def step_share(table: ErrorTable, start: str, step: str, end: str) -> Estimate:
+    """Which share of the fall from `start` to `end`, in logarithms of the mean error, is done at `step`."""
+    return paired(table, log_share, start, step, end)
+
+
+def bought_back(table: ErrorTable, start: str, scheme: str, goal: str) -> float:
+    """Which share of the way from the error of `start` down to that of `goal` the scheme has come, in mean errors."""
+    return (table.mean(start) - table.mean(scheme)) / (table.mean(start) - table.mean(goal))
+
+
+def out_of_order(table: ErrorTable, ladder: Iterable[str]) -> int:
+    """How many matrices have, at some step of the ladder, no less error than at the step before."""
+    steps = [table.column(scheme) for scheme in ladder]
+    return sum(any(b >= a for a, b in pairwise(errors)) for errors in zip(*steps, strict=True))
