@@ -46,8 +46,9 @@ def counted_row(query: Row, keys: Sequence[Row], values: Sequence[Row], counter:
     return [counter.dot(shares, column) for column in zip(*values, strict=True)]
 
 
-def counted_square(queries: Sequence[Row], keys: Sequence[Row], values: Sequence[Row],
-                   counter: MacCounter) -> list[list[float]]:
+def counted_square(
+    queries: Sequence[Row], keys: Sequence[Row], values: Sequence[Row], counter: MacCounter
+) -> list[list[float]]:
     """n queries against n keys, causal by masking: the whole n x n square is computed, the future then discarded.
 
     A masked score weighs exactly zero, so the output rows are those of ``counted_row`` on the visible prefix.
@@ -61,6 +62,19 @@ def counted_square(queries: Sequence[Row], keys: Sequence[Row], values: Sequence
         total = sum(weights)
         outputs.append([counter.dot([w / total for w in weights], column) for column in zip(*values, strict=True)])
     return outputs
+
+
+def counted_generation(tokens: int, d: int, cached: bool) -> list[int]:
+    """Generate from an empty context, counting; the totals after 1, 2, … T = tokens tokens. Every product is executed."""
+    counter, totals = MacCounter(), []
+    q, k, v = ([[math.sin(i + j + side) for j in range(d)] for i in range(tokens)] for side in range(3))
+    for n in range(1, tokens + 1):
+        if cached:
+            counted_row(q[n - 1], k[:n], v[:n], counter)
+        else:
+            counted_square(q[:n], k[:n], v[:n], counter)
+        totals.append(counter.macs)
+    return totals
 
 
 def macs_cached_step(n: int, d: int) -> int:
@@ -111,8 +125,8 @@ def score_bytes(rows: int, columns: int, element_bytes: int) -> int:
 def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Causal attention of the last r positions over all n, the r x n scores written out.
 
-    queries: (r, d); keys, values: (n, d), r <= n; returns (r, d). r = n is a recomputation, r = 1 a cached step. The mask
-    is explicit and aligned to the end: a lone query sees every key (an ``is_causal`` flag would show it only the first).
+    queries: (r, d); keys, values: (n, d), r <= n; returns (r, d). r = n is a recomputation, r = 1 a cached step. The
+    mask is explicit and aligned to the end: a lone query sees every key (``is_causal`` would show it only the first).
     """
     rows, columns = queries.shape[0], keys.shape[0]
     scores = queries @ keys.T / math.sqrt(queries.shape[1])  # (r, n)

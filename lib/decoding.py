@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 from transformers.cache_utils import Cache
 
 ALL_POSITIONS = 0  # transformers' own code for ``logits_to_keep``: a logit row for every position
@@ -46,20 +46,30 @@ def random_tokens(n: int, vocab: int, seed: int = 0, batch: int = 1) -> Tensor:
 
 
 @torch.no_grad()
-def forward(model: PreTrainedModel, ids: Tensor, *, cache: Cache | None = None, use_cache: bool = False,
-            logits_to_keep: int = 1, attention_mask: Tensor | None = None) -> Any:
+def forward(  # noqa: PLR0913 (one pass has these choices, and every caller makes other ones)
+    model: PreTrainedModel,
+    ids: Tensor,
+    *,
+    cache: Cache | None = None,
+    use_cache: bool = False,
+    logits_to_keep: int = 1,
+    attention_mask: Tensor | None = None,
+) -> Any:
     """One forward pass without gradients; returns transformers' output object (``.logits``, ``.cache``).
 
+    cache: grown in place by the n positions, together with ``use_cache``; without either nothing is cached.
     ids: (B, n) int64, moved to the model's device. logits_to_keep: how many trailing positions get logits,
     ``ALL_POSITIONS`` for every one. attention_mask: (B, cached + n), 1 for real tokens; None when nothing is padded.
     """
     mask = None if attention_mask is None else attention_mask.to(model.device)
-    return model(ids.to(model.device), cache=cache, use_cache=use_cache, logits_to_keep=logits_to_keep,
-                 attention_mask=mask)
+    return model(
+        ids.to(model.device), cache=cache, use_cache=use_cache, logits_to_keep=logits_to_keep, attention_mask=mask
+    )
 
 
-def prefill(model: PreTrainedModel, ids: Tensor, logits_to_keep: int = 1,
-            attention_mask: Tensor | None = None) -> Prefilled:
+def prefill(
+    model: PreTrainedModel, ids: Tensor, logits_to_keep: int = 1, attention_mask: Tensor | None = None
+) -> Prefilled:
     """Run the prompt ids (B, P) once and keep its keys and values in a fresh cache.
 
     Raises ValueError for an empty prompt, RuntimeError if the model did not cache exactly P positions.
@@ -71,15 +81,17 @@ def prefill(model: PreTrainedModel, ids: Tensor, logits_to_keep: int = 1,
     return Prefilled(out.cache, out.logits)
 
 
-def decode_step(model: PreTrainedModel, tokens: Tensor, cache: Cache, logits_to_keep: int = 1,
-                attention_mask: Tensor | None = None) -> Tensor:
+def decode_step(
+    model: PreTrainedModel, tokens: Tensor, cache: Cache, logits_to_keep: int = 1, attention_mask: Tensor | None = None
+) -> Tensor:
     """Feed tokens (B, n), normally n = 1, on top of the cache; returns logits (B, kept, vocab).
 
     The cache grows by n positions *in place*: use a fresh one, or ``rollback``, for a second measurement.
     """
     start = cached_tokens(cache)
-    out = forward(model, tokens, cache=cache, use_cache=True, logits_to_keep=logits_to_keep,
-                  attention_mask=attention_mask)
+    out = forward(
+        model, tokens, cache=cache, use_cache=True, logits_to_keep=logits_to_keep, attention_mask=attention_mask
+    )
     _check_length(cache, start + tokens.shape[1])
     logits: Tensor = out.logits
     return logits
@@ -90,25 +102,28 @@ def greedy_choice(logits: Tensor) -> Tensor:
     return logits[:, -1].argmax(-1, keepdim=True)  # torch documents: the first of several maxima
 
 
-def greedy_cached(model: PreTrainedModel, ids: Tensor, n: int, *, keep_logits: bool = False,
-                  logits_to_keep: int = 1) -> Generated:
-    """Exactly n greedy tokens after the prompt ids (B, P): one prefill, then n - 1 steps of one token each.
+def greedy_cached(
+    model: PreTrainedModel, ids: Tensor, n: int, *, keep_logits: bool = False, logits_to_keep: int = 1
+) -> Generated:
+    """Exactly n ≥ 1 greedy tokens after the prompt ids (B, P): one prefill, then n - 1 steps of one token each.
 
     End-of-sequence tokens do not stop it. logits_to_keep concerns the prefill only.
     """
     start = prefill(model, ids, logits_to_keep)
-    logits, rows, tokens = start.logits, [], []
-    for step in range(n):
+    cache, logits = start.cache, start.logits
+    del start  # or it would keep the prompt's logits alive to the end
+    tokens, rows = [greedy_choice(logits)], [logits[:, -1:].clone()] if keep_logits else []
+    for _ in range(n - 1):
+        del logits  # no pass is charged with its predecessor's output
+        logits = decode_step(model, tokens[-1], cache)
         tokens.append(greedy_choice(logits))
-        if keep_logits:
-            rows.append(logits[:, -1:])
-        if step < n - 1:
-            logits = decode_step(model, tokens[-1], start.cache)
+        rows += [logits] if keep_logits else []
     return _generated(tokens, rows)
 
 
-def greedy_uncached(model: PreTrainedModel, ids: Tensor, n: int, *, keep_logits: bool = False,
-                    logits_to_keep: int = 1) -> Generated:
+def greedy_uncached(
+    model: PreTrainedModel, ids: Tensor, n: int, *, keep_logits: bool = False, logits_to_keep: int = 1
+) -> Generated:
     """Exactly n greedy tokens, each from a pass over the whole sequence so far, no cache anywhere.
 
     logits_to_keep: ``ALL_POSITIONS`` is the naive loop, which computes the logits of every position at each step.
@@ -119,8 +134,24 @@ def greedy_uncached(model: PreTrainedModel, ids: Tensor, n: int, *, keep_logits:
         tokens.append(greedy_choice(logits))
         if keep_logits:
             rows.append(logits[:, -1:].clone())
+        del logits
         sequence = torch.cat([sequence, tokens[-1]], dim=1)
     return _generated(tokens, rows)
+
+
+def greedy_generate(model: PreTrainedModel, ids: Tensor, n: int, repetition_penalty: float) -> Tensor:
+    """The same n tokens (B, n) from transformers' own ``generate``, with the penalty spelled out: 1.0 is none.
+
+    Everything else that could change a greedy choice is off, and no token ends it early.
+    """
+    config = GenerationConfig(
+        max_new_tokens=n, do_sample=False, num_beams=1, repetition_penalty=repetition_penalty,
+        eos_token_id=model.config.get_text_config().vocab_size,  # an id that cannot occur
+        pad_token_id=0, no_repeat_ngram_size=0,
+    )  # fmt: skip
+    prompt = ids.to(model.device)
+    out: Tensor = model.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=config)  # type: ignore[operator]
+    return out[:, prompt.shape[1] :]
 
 
 def layer_tensors(cache: Cache) -> list[tuple[Tensor, Tensor]]:

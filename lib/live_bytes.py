@@ -102,7 +102,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key, size = storage._cdata, storage.nbytes()
         if key in self._alive:
             return self._resized(key, size)
-        if key in inputs or size == 0:  # an alias of something older than the tracking, or nothing at all
+        if key in inputs:  # an alias of something older than the tracking
             return False
         made = Allocation(op, _author(), tuple(tensor.shape), str(tensor.dtype), size)
         self._alive[key] = (weakref.ref(storage, lambda _: self._freed(key)), made)

@@ -1,4 +1,4 @@
-"""What a tensor alive at the peak is *for*: cache, logits, MLP, attention, hidden states, or none of these.
+"""What a tensor alive at the peak is *for*: cache, logits, loss, MLP, attention, hidden states, or none.
 
 Reads the name of the function that made the tensor, as transformers names them in every decoder (``…MLP.forward``,
 ``…ForCausalLM.forward``, the cache layer's ``update``), so it holds for the Qwen, Llama, Mistral, Gemma family of
@@ -10,11 +10,12 @@ from collections.abc import Callable
 from lib.live_bytes import Allocation
 
 CACHE, LOGITS, SCORES, ATTENTION = "cache", "logits", "attention scores", "attention"
-MLP, HIDDEN, OTHER = "mlp activations", "hidden states", "other"
+MLP, HIDDEN, LOSS, OTHER = "mlp activations", "hidden states", "loss", "other"
 
 _BY_AUTHOR = (  # the first suffix that matches decides
     (("Layer.update",), CACHE),
     (("ForCausalLM.forward", "LMHeadModel.forward"), LOGITS),
+    (("ForCausalLMLoss", "cross_entropy"), LOSS),
     (("MLP.forward", "Activation.forward"), MLP),
     (("Attention.forward", "attention_forward", "apply_rotary_pos_emb", "rotate_half", "repeat_kv"), ATTENTION),
     (("RMSNorm.forward", "DecoderLayer.forward", "Model.forward", "RotaryEmbedding.forward"), HIDDEN),

@@ -96,7 +96,9 @@ def _explain(figure: Figure, measured: Estimate, stated: Estimate, verdict: Verd
     phrase = words.get(figure.relation, f"not {figure.relation.replace('_', ' ')}")
     if verdict is Verdict.UNRESOLVED:
         phrase = f"straddles the line of {figure.relation.replace('_', ' ')}"
-    return f"{show(measured)} {figure.unit} {phrase} {figure.value} (interval {show(stated)})".replace("  ", " ")
+    unit = "" if figure.unit in {"", "1"} else f" {figure.unit}"
+    bounds = f" (interval {show(stated)})" if stated.low != stated.high else ""
+    return f"{show(measured)}{unit} {phrase} {figure.value}{bounds}"
 
 
 def _judge_trend(figure: Figure, measured: Measured) -> tuple[Verdict, str]:

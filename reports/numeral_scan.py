@@ -32,7 +32,7 @@ class Kind(StrEnum):
     REFERENCE = "reference"  # the number of a chapter
     FOOTNOTE = "footnote"  # a superscript mark
     NAME = "name"  # digits inside a name: INT8, CS336
-    IDENTIFIER = "identifier"  # arXiv ids, version numbers
+    IDENTIFIER = "identifier"  # arXiv ids, version numbers, enclosed and fraction glyphs
     WORD = "word"  # a cardinal in words
     ORDINAL = "ordinal"
     COLLECTIVE = "collective"  # "keduanya"
@@ -70,28 +70,33 @@ class _Hit:
     scale: int = 1
 
 
-_LETTERS = r"[^\W\d_⁰¹²³⁴-⁹₀-₉]"
+_SCRIPTS = "⁰¹²³⁴-⁹₀-₉"
+_GLYPHS = "\u00bc-\u00be\u2150-\u218b\u2460-\u249b"  # ½, Ⅳ, ①
+_LETTERS = rf"[^\W\d_{_SCRIPTS}{_GLYPHS}]"
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", "0123456789" * 2)
 _BIG = {"B": 10**9, "M": 10**6, "K": 10**3}
 _SCALE_WORDS = "|".join(SCALES)
 _PROSE = re.compile(
     rf"""(?P<identifier>arXiv:\d+\.\d+(?:v\d+)?)
     | (?P<name>(?<![\w.]){_LETTERS}+\d+(?:{_LETTERS}|\d)*)
-    | (?P<mark>[⁰¹²³⁴-⁹₀-₉]+)
-    | (?P<number>[1-9]\d{{0,2}}(?:\.\d{{3}})+(?![.\d])(?:,\d+)? | \d+(?:,\d+)?(?!\.?\d))
+    | (?P<mark>[{_SCRIPTS}]+) | (?P<glyph>[{_GLYPHS}])
+    | (?P<number>[1-9]\d{{0,2}}(?:\.\d{{3}})+(?!\.?\d)(?:,\d+)? | \d+(?:,\d+)?(?!\.?\d))
       (?:[ ]?%|x(?!\w)|[ ](?P<word>{_SCALE_WORDS})\b|(?P<big>[BMK])(?!\w))?
     | (?P<dotted>\d+(?:[.,]\d+)*)""",
     re.VERBOSE,
 )
 _CODE = re.compile(
-    rf"""(?P<name>(?<![\w.])(?:{_LETTERS}|_)+\d\w*)
-    | (?P<mark>[⁰¹²³⁴-⁹₀-₉]+)
+    rf"""(?P<name>(?<![\w.])(?:{_LETTERS}|_)+\d(?:{_LETTERS}|[\d_])*)
+    | (?P<mark>[{_SCRIPTS}]+) | (?P<glyph>[{_GLYPHS}])
     | (?P<number>\d{{1,3}}(?:,\d{{3}})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?)(?:[ ]?%|x(?!\w))?""",
     re.VERBOSE,
 )
-_MATH = re.compile(r"(?P<power>\^\{?)?(?P<number>\d{1,3}(?:\{,\}\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)")
+_MATH = re.compile(
+    rf"""(?P<mark>[{_SCRIPTS}]+) | (?P<glyph>[{_GLYPHS}])
+    | (?P<power>\^\{{?)?(?P<number>\d{{1,3}}(?:\{{,\}}\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?)""",
+    re.VERBOSE,
+)
 _SPAN = re.compile(r"(?P<math>\$[^$]+\$)|(?P<code>`[^`]+`)")
-_OTHER_NUMERIC = re.compile(r"[\u00bc-\u00be\u2150-\u218b]")  # vulgar fractions, Roman numerals
 _FORMS = {
     "cardinal": Kind.WORD, "ordinal": Kind.ORDINAL, "collective": Kind.COLLECTIVE, "fraction": Kind.FRACTION,
     "once": Kind.ONCE, "vague": Kind.VAGUE,
@@ -145,7 +150,6 @@ def _hits(line: str, is_program: bool) -> list[_Hit]:
         hits += _scan(pattern, line, kind, span.start(), span.end())
         prose = _blank(prose, span.start(), span.end())
     found = _scan(_PROSE, prose, Kind.PROSE)
-    found += [_Hit(m.start(), m.end(), Kind.NAME) for m in _OTHER_NUMERIC.finditer(prose)]
     for hit in found:
         prose = _blank(prose, hit.start, hit.end)
     return hits + found + _in_words(prose)
@@ -173,7 +177,7 @@ def _scan(pattern: re.Pattern[str], line: str, kind: Kind, start: int = 0, end: 
 def _hit(match: re.Match[str], groups: dict[str, str | None], kind: Kind, line: str) -> _Hit:
     start, end = match.span()
     if mark := groups.get("mark"):
-        power = start > 0 and line[start - 1].isascii() and line[start - 1].isdigit()
+        power = kind is not Kind.PROSE or re.search(r"\d$", line[:start])
         value = Fraction(mark.translate(_SUPERSCRIPTS))
         return _Hit(start, end, Kind.EXPONENT if power else Kind.FOOTNOTE, value, Fraction(1))
     number = groups.get("number")

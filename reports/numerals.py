@@ -22,6 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 Figures = Mapping[str, Mapping[str, str | None]]  # statement id → figure name → digits as printed, None if not printed
+_Reading = tuple[Fraction, Fraction | None]  # a value, and the worth of its last printed digit where it has one
 
 
 @dataclass(frozen=True)
@@ -127,26 +128,33 @@ def _mismatched(claims: Iterable[tuple[Entry, str, Numeral]], ledger_figures: Fi
     return faults
 
 
-def _prints(numeral: Numeral, digits: str) -> bool:
-    """Whether the occurrence is the figure: same value and last digit, with its scale word ("365 juta") or without."""
-    if numeral.value is None:
-        return False
-    figure = printed(digits)
-    last_digit = 2 * (Fraction(figure.high) - Fraction(figure.value))
-    for unit in {1, numeral.scale}:
-        precise = numeral.last_digit is None or numeral.last_digit / unit == last_digit
-        if precise and numeral.value / unit == figure.value:
-            return True
-    return False
-
-
 def _unprinted(numerals: Sequence[Numeral], ledger_figures: Figures) -> list[str]:
+    printed_somewhere = {reading for numeral in numerals for reading in _readings(numeral)}
     return [
         f"{statement}#{name} = {digits}"
         for statement, figures in ledger_figures.items()
         for name, digits in figures.items()
-        if digits is not None and not any(_prints(n, digits) for n in numerals)
+        if digits is not None and not _figure_as_read(digits) & printed_somewhere
     ]
+
+
+def _prints(numeral: Numeral, digits: str) -> bool:
+    """Whether the occurrence is the figure: same value, same last digit where precision has a meaning."""
+    return bool(_readings(numeral) & _figure_as_read(digits))
+
+
+def _readings(numeral: Numeral) -> set[_Reading]:
+    """What the ledger may write for an occurrence: "365 juta" is 365e6, or 365 with the scale in the unit."""
+    if numeral.value is None:
+        return set()
+    last_digit = numeral.last_digit
+    return {(numeral.value / unit, last_digit and last_digit / unit) for unit in (1, numeral.scale)}
+
+
+def _figure_as_read(digits: str) -> set[_Reading]:
+    figure = printed(digits)
+    value = Fraction(figure.value)
+    return {(value, 2 * (Fraction(figure.high) - value)), (value, None)}
 
 
 def _unclaimed(claimed: set[str], ledger_figures: Figures) -> list[str]:

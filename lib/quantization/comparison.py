@@ -10,9 +10,7 @@ from lib.quantization.errors import ErrorTable
 from lib.resampling import Statistic, log_share, mean_difference, paired_interval, relative_drop
 
 
-def paired(
-    table: ErrorTable, statistic: Statistic, *schemes: str, matrices: Iterable[str] | None = None
-) -> Estimate:
+def paired(table: ErrorTable, statistic: Statistic, *schemes: str, matrices: Iterable[str] | None = None) -> Estimate:
     """A statistic of these schemes' errors with its bootstrap interval; the matrices are drawn, in pairs (or triples).
 
     The matrices of one model are all there are of it: the interval says how far the figure hangs on a few of them.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lib.parallel import map_on_cores
-from lib.quantization.schemes import Scheme
+from lib.quantization.schemes import Quantized, Scheme
 
 # Weights worked on at a time: 1 MiB of fp32, so that the passes over one piece stay in a core's second-level cache.
 _PIECE = 2**18
@@ -76,7 +76,8 @@ def relative_error(weights: Tensor, reconstruction: Tensor) -> float:
 def scheme_error(scheme: Scheme, weights: Tensor) -> float:
     """The relative error a scheme leaves in a matrix (rows, columns), computed piece by piece without keeping Ŵ."""
     lost = kept = 0.0
-    for groups, rebuilt in _pieces(scheme, weights):
+    for groups, quantized in pieces(scheme, weights):
+        rebuilt = scheme.dequantize(quantized)
         lost += _energy(rebuilt.sub_(groups))
         kept += _energy(groups)
     return math.sqrt(lost / kept) if kept else 0.0
@@ -86,7 +87,8 @@ def fidelity(scheme: Scheme, weights: Tensor) -> Fidelity:
     """Error, size, direction and zeros of a scheme's reconstruction. Raises ValueError for a matrix of zeros."""
     lost = norm = rebuilt_norm = inner = 0.0
     zeros = weights.numel()
-    for groups, rebuilt in _pieces(scheme, weights):
+    for groups, quantized in pieces(scheme, weights):
+        rebuilt = scheme.dequantize(quantized)
         norm += _energy(groups)
         rebuilt_norm += _energy(rebuilt)
         inner += float(torch.dot(groups.reshape(-1), rebuilt.reshape(-1)))
@@ -113,11 +115,12 @@ def least_cosine(relative_error: float) -> float:
     return math.sqrt(1 - relative_error**2)
 
 
-def _pieces(scheme: Scheme, weights: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def pieces(scheme: Scheme, weights: Tensor) -> Iterator[tuple[Tensor, Quantized]]:
+    """Groups (n, g) of a matrix a megabyte at a time, each with what the scheme stores for them."""
     groups = scheme.groups(weights)
     shared = scheme.shared_scale(groups)
     for piece in torch.split(groups, max(1, _PIECE // groups.shape[1])):
-        yield piece, scheme.dequantize(scheme.quantize_groups(piece, shared))
+        yield piece, scheme.quantize_groups(piece, shared)
 
 
 def _energy(values: Tensor) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from lib.parallel import map_on_cores
 from lib.quantization.schemes import Quantized, Scheme
 
 
@@ -26,8 +28,9 @@ def pack_nibbles(codes: Tensor) -> Tensor:
     low, high = (-8, 7) if codes.dtype == torch.int8 else (0, 15)
     if flat.numel() and not low <= int(flat.min()) <= int(flat.max()) <= high:
         raise ValueError(f"codes outside [{low}, {high}] do not fit four bits")
-    nibbles = torch.nn.functional.pad(flat, (0, flat.numel() % 2)).view(torch.uint8) & 0xF
-    return nibbles[0::2] | (nibbles[1::2] << 4)
+    filled = torch.nn.functional.pad(flat, (0, flat.numel() % 2)) if flat.numel() % 2 else flat
+    even, odd = filled.view(torch.uint8).reshape(-1, 2).unbind(1)
+    return (even & 0xF) | (odd << 4)
 
 
 def unpack_nibbles(packed: Tensor, count: int, signed: bool) -> Tensor:
@@ -69,8 +72,8 @@ def packed_model(
     projections: matrices by module name, the same tensors that `parameters` holds under that name plus ".weight".
     """
     stored = {n: p.detach().to(rest) for n, p in parameters.items() if n.removesuffix(".weight") not in projections}
-    for name, weights in projections.items():
-        stored |= {f"{name}.{part}": tensor for part, tensor in pack(scheme, weights).items()}
+    for name, packed in zip(projections, map_on_cores(partial(pack, scheme), projections.values()), strict=True):
+        stored |= {f"{name}.{part}": tensor for part, tensor in packed.items()}
     return stored
 
 

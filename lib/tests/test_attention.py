@@ -11,6 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from lib.attention import (
     MacCounter,
     attend,
+    counted_generation,
     counted_row,
     counted_square,
     macs_cached,
@@ -36,22 +37,12 @@ def head(n: int, d: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> t
     return tuple(torch.randn(n, d, generator=generator, dtype=dtype) for _ in range(3))
 
 
-def generate_counted(tokens: int, d: int, cached: bool) -> int:
-    q, k, v = (t.tolist() for t in head(tokens, d))
-    counter = MacCounter()
-    for n in range(1, tokens + 1):
-        if cached:
-            counted_row(q[n - 1], k[:n], v[:n], counter)
-        else:
-            counted_square(q[:n], k[:n], v[:n], counter)
-    return counter.macs
-
-
 @given(lengths, widths)
 @settings(deadline=None, max_examples=40)
 def test_counted_generation_against_closed_forms(tokens: int, d: int) -> None:
-    assert generate_counted(tokens, d, cached=True) == macs_cached(tokens, d)
-    assert generate_counted(tokens, d, cached=False) == macs_uncached(tokens, d)
+    steps = range(1, tokens + 1)
+    assert counted_generation(tokens, d, cached=True) == [macs_cached(t, d) for t in steps]
+    assert counted_generation(tokens, d, cached=False) == [macs_uncached(t, d) for t in steps]
 
 
 @given(lengths, widths)
@@ -74,7 +65,7 @@ def test_sums_of_steps_against_closed_forms(tokens: int, d: int, causal: bool) -
 
 
 def test_closed_form_rejects_a_wrong_count() -> None:
-    counted = generate_counted(9, 4, cached=False)
+    counted = counted_generation(9, 4, cached=False)[-1]
     assert counted != macs_uncached(9, 4, causal=True), "the masked half was computed, so skipping it must not match"
     assert counted != macs_uncached(10, 4)
     assert counted != macs_cached(9, 4)

@@ -12,6 +12,7 @@ from lib.decoding import (
     decode_step,
     greedy_cached,
     greedy_choice,
+    greedy_generate,
     greedy_uncached,
     layer_tensors,
     prefill,
@@ -20,8 +21,14 @@ from lib.decoding import (
 )
 
 VOCAB = 97
-SIZES = {"vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
-         "num_attention_heads": 6, "num_key_value_heads": 2}
+SIZES = {
+    "vocab_size": VOCAB,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+}
 # logits of the tiny models are O(1) sums over 48 terms in fp32: 48 · 2^-24 ≈ 3e-6, times 3 layers of headroom
 LOGIT_TOLERANCE = 3 * 48 * 2.0**-24
 
@@ -36,14 +43,17 @@ def tiny(request: pytest.FixtureRequest) -> PreTrainedModel:
 
 def test_random_tokens_are_reproducible_and_in_range() -> None:
     first, again, other = random_tokens(50, VOCAB), random_tokens(50, VOCAB), random_tokens(50, VOCAB, seed=1)
-    assert torch.equal(first, again) and not torch.equal(first, other)
-    assert first.shape == (1, 50) and first.dtype == torch.int64 and 0 <= first.min() and first.max() < VOCAB
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert (first.shape, first.dtype) == ((1, 50), torch.int64)
+    assert all(0 <= token < VOCAB for token in first.flatten().tolist())
     assert random_tokens(5, VOCAB, batch=3).shape == (3, 5)
 
 
 def test_prefill_shapes_against_config(tiny: PreTrainedModel) -> None:
     filled = prefill(tiny, random_tokens(11, VOCAB, batch=2))
-    assert filled.logits.shape == (2, 1, VOCAB) and cached_tokens(filled.cache) == 11
+    assert filled.logits.shape == (2, 1, VOCAB)
+    assert cached_tokens(filled.cache) == 11
     head_dim = getattr(tiny.config, "head_dim", None) or 48 // 6
     assert [k.shape for k, _ in layer_tensors(filled.cache)] == [(2, 2, 11, head_dim)] * 3
     assert [v.shape for _, v in layer_tensors(filled.cache)] == [(2, 2, 11, head_dim)] * 3
@@ -57,8 +67,9 @@ def test_prefill_rejects_an_empty_prompt(tiny: PreTrainedModel) -> None:
 
 def test_greedy_cached_against_generate(tiny: PreTrainedModel) -> None:
     ids = random_tokens(9, VOCAB, batch=2)
-    config = GenerationConfig(max_new_tokens=12, min_new_tokens=12, do_sample=False, repetition_penalty=1.0,
-                              pad_token_id=0)
+    config = GenerationConfig(
+        max_new_tokens=12, min_new_tokens=12, do_sample=False, repetition_penalty=1.0, pad_token_id=0
+    )
     theirs = tiny.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
     assert torch.equal(greedy_cached(tiny, ids, 12).tokens, theirs[:, 9:])
 
@@ -77,8 +88,11 @@ def test_cached_logits_against_uncached(tiny: PreTrainedModel) -> None:
     cached = greedy_cached(tiny, ids, 10, keep_logits=True)
     uncached = greedy_uncached(tiny, ids, 10, keep_logits=True)
     naive = greedy_uncached(tiny, ids, 10, logits_to_keep=ALL_POSITIONS)
-    assert torch.equal(cached.tokens, uncached.tokens) and torch.equal(naive.tokens, cached.tokens)
-    assert cached.logits is not None and uncached.logits is not None and naive.logits is None
+    assert torch.equal(cached.tokens, uncached.tokens)
+    assert torch.equal(naive.tokens, cached.tokens)
+    assert naive.logits is None
+    assert cached.logits is not None
+    assert uncached.logits is not None
     assert cached.logits.shape == (2, 10, VOCAB)
     assert (cached.logits - uncached.logits).abs().max() <= LOGIT_TOLERANCE
 
@@ -119,3 +133,11 @@ def test_padded_batch_against_solo_runs(tiny: PreTrainedModel) -> None:
     solo = torch.cat([prefill(tiny, long).logits, prefill(tiny, short).logits])
     assert (padded - solo).abs().max() <= LOGIT_TOLERANCE  # rotary positions are relative: the shift cancels
     assert (prefill(tiny, batch).logits[1] - solo[1]).abs().max() > LOGIT_TOLERANCE  # without the mask it is wrong
+
+
+def test_own_loop_against_generate_with_the_penalty_spelled_out(tiny: PreTrainedModel) -> None:
+    ids = random_tokens(9, VOCAB, batch=2)
+    tiny.generation_config.repetition_penalty = 5.0  # what the model would do if nobody said otherwise
+    tiny.generation_config.eos_token_id = int(greedy_cached(tiny, ids, 3).tokens[0, -1])  # … and where it would stop
+    assert torch.equal(greedy_generate(tiny, ids, 12, 1.0), greedy_cached(tiny, ids, 12).tokens)
+    assert not torch.equal(greedy_generate(tiny, ids, 12, 5.0), greedy_cached(tiny, ids, 12).tokens)

@@ -1,0 +1,55 @@
+"""Comparing generations, held against logits written by hand."""
+
+import pytest
+import torch
+
+from lib.decoding import Generated
+from lib.greedy_compare import closest_calls, compare, top2_gap
+
+
+def generation(rows: list[list[list[float]]]) -> Generated:
+    logits = torch.tensor(rows)
+    return Generated(logits.argmax(-1), logits)
+
+
+LEFT = [[[3.0, 1.0, 0.0], [0.0, 2.0, 1.5], [9.0, 0.0, 0.0]], [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 5.0, 0.0]]]
+
+
+def test_equal_generations() -> None:
+    same = compare(generation(LEFT), generation(LEFT))
+    assert same.equal
+    assert (same.tokens, same.logit_difference, same.largest_logit, same.smallest_gap) == (6, 0.0, 9.0, 0.5)
+
+
+def test_divergence_against_a_hand_made_one() -> None:
+    right = [[list(step) for step in row] for row in LEFT]
+    right[0][1] = [0.0, 1.75, 2.0]  # the second token of the first prompt tips over
+    right[0][2] = [0.0, 0.0, 500.0]  # after it nothing may be compared
+    found = compare(generation(LEFT), generation(right))
+    assert not found.equal
+    assert found.tokens == 5
+    (parting,) = found.divergences
+    assert (parting.row, parting.step, parting.ids) == (0, 1, (1, 2))
+    assert (parting.top2_gap, parting.logit_difference, found.logit_difference) == (0.25, 0.5, 0.5)
+
+
+def test_comparison_rejects_generations_that_cannot_be_compared() -> None:
+    whole = generation(LEFT)
+    with pytest.raises(ValueError, match="with their logits"):
+        compare(Generated(whole.tokens), whole)
+    with pytest.raises(ValueError, match="one shape"):
+        compare(generation(LEFT[:1]), whole)
+
+
+def test_gap_against_sorted_logits() -> None:
+    logits = torch.randn(4, 5, 50, generator=torch.Generator().manual_seed(0))
+    ordered = logits.sort(-1, descending=True).values
+    assert torch.equal(top2_gap(logits), ordered[..., 0] - ordered[..., 1])
+    assert top2_gap(torch.tensor([1.0, 1.0, 0.0])) == 0  # a tie
+
+
+def test_closest_calls_against_a_hand_made_ranking() -> None:
+    prompts = torch.tensor([[7, 8], [5, 6]])
+    # first tokens are no candidates; the gaps of the second and third are 0.5 and 9 in one row, 1 and 5 in the other
+    calls = closest_calls(prompts, generation(LEFT), 3)
+    assert [c.tolist() for c in calls] == [[[7, 8]], [[5, 6]], [[5, 6, 0]]]

@@ -1,0 +1,54 @@
+"""Peaks of a generation, held against whole generations and against bytes known from the shapes."""
+
+import pytest
+import torch
+from transformers import PreTrainedModel, Qwen2Config
+from transformers.models.qwen2 import Qwen2ForCausalLM
+
+from lib.decoding import ALL_POSITIONS, greedy_cached, greedy_uncached, random_tokens
+from lib.live_bytes import peak_of
+from lib.memory_kinds import LOGITS
+from lib.peak_memory import cache_share, decode_peak, generation_peaks, head_step_peak, prefill_peak, shares
+
+VOCAB, PROMPT, REPLY = 700, 9, 30
+SLACK = 8 * 4 * (PROMPT + REPLY)  # a whole generation also holds its tokens so far, a few copies of 8-byte ids
+
+
+@pytest.fixture(scope="module")
+def tiny() -> PreTrainedModel:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 64, "intermediate_size": 160, "num_attention_heads": 4, "num_key_value_heads": 2}
+    return Qwen2ForCausalLM(Qwen2Config(vocab_size=VOCAB, num_hidden_layers=3, **sizes)).eval()
+
+
+@pytest.mark.parametrize("keep", [1, ALL_POSITIONS])
+def test_followed_passes_against_whole_generations(tiny: PreTrainedModel, keep: int) -> None:
+    peaks, ids = generation_peaks(tiny, PROMPT, REPLY, keep), random_tokens(PROMPT, VOCAB)
+    uncached = peak_of(lambda: greedy_uncached(tiny, ids, REPLY, logits_to_keep=keep))[1].live_bytes
+    cached = peak_of(lambda: greedy_cached(tiny, ids, REPLY, logits_to_keep=keep))[1].live_bytes
+    assert 0 <= uncached - peaks.uncached.live_bytes <= SLACK
+    assert 0 <= cached - peaks.cached.live_bytes <= SLACK
+
+
+def test_whole_generation_rejects_another_length(tiny: PreTrainedModel) -> None:
+    shorter = generation_peaks(tiny, PROMPT, REPLY - 5, 1)
+    whole = peak_of(lambda: greedy_uncached(tiny, random_tokens(PROMPT, VOCAB), REPLY))[1].live_bytes
+    assert whole - shorter.uncached.live_bytes > SLACK
+
+
+def test_shares_against_known_bytes(tiny: PreTrainedModel) -> None:
+    peak = prefill_peak(tiny, 50, batch=2, logits_to_keep=ALL_POSITIONS)
+    assert shares(tiny, peak)[LOGITS] == pytest.approx(2 * 50 * VOCAB * 4 / peak.live_bytes)
+    assert sum(shares(tiny, peak).values()) == pytest.approx(1)
+    step = decode_peak(tiny, 200, batch=2)
+    cache_bytes = 2 * 3 * 2 * 16 * 4 * 2 * 200
+    assert cache_share(tiny, step) * step.live_bytes >= cache_bytes
+    assert cache_share(tiny, step) < 1
+
+
+def test_head_against_known_bytes() -> None:
+    row, square = head_step_peak(1, 300, 16), head_step_peak(300, 300, 16)
+    assert row.live_bytes == 2 * 300 * 4 + 16 * 4
+    assert square.live_bytes >= 2 * 300 * 300 * 4
+    assert {a.shape for a in square.alive} >= {(300, 300)}
+    assert all(a.shape[0] == 1 for a in row.alive)
