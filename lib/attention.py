@@ -65,7 +65,7 @@ def counted_square(
 
 
 def counted_generation(tokens: int, d: int, cached: bool) -> list[int]:
-    """Generate from an empty context, counting; the totals after 1, 2, … T = tokens tokens. Every product is executed."""
+    """Generate from an empty context, executing and counting every product; totals after 1, 2, … T = tokens tokens."""
     counter, totals = MacCounter(), []
     q, k, v = ([[math.sin(i + j + side) for j in range(d)] for i in range(tokens)] for side in range(3))
     for n in range(1, tokens + 1):

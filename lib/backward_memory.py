@@ -7,6 +7,7 @@ kept, and the rest is computed a second time during the backward pass.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,26 @@ from lib.slim_models import SLIM_VOCABULARY, slim_config
 
 ADAM_COPIES = 4  # weights, gradients and the two moments, all in the weights' format
 SCHEME_LAYERS = 4  # enough that a layer's input and a layer's inside are told apart
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What forward passes leave behind: bytes by number of tokens with gradients, and at the longest without."""
+
+    kept_bytes: Mapping[int, int]
+    inference_bytes: int
+    longest: Peak
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Kept bytes per further token, between the shortest and the longest pass."""
+        short, long = min(self.kept_bytes), max(self.kept_bytes)
+        return (self.kept_bytes[long] - self.kept_bytes[short]) / (long - short)
+
+    @property
+    def over_inference(self) -> float:
+        """Kept with gradients over kept without, at the longest."""
+        return self.kept_bytes[max(self.kept_bytes)] / self.inference_bytes
 
 
 @dataclass(frozen=True)
@@ -44,6 +65,14 @@ def forward_with_loss(model: PreTrainedModel, ids: Tensor, gradients: bool) -> P
         output, peak = peak_of(lambda: model(ids.to(model.device), labels=ids.to(model.device), use_cache=False))
     del output
     return peak
+
+
+def keeping(model: PreTrainedModel, lengths: Sequence[int]) -> Keeping:
+    """Follow one forward pass over random tokens at each length, with gradients; at the longest without them too."""
+    ids = {n: random_tokens(n, model.config.get_text_config().vocab_size) for n in lengths}
+    peaks = {n: forward_with_loss(model, row, gradients=True) for n, row in ids.items()}
+    free = forward_with_loss(model, ids[max(lengths)], gradients=False)
+    return Keeping({n: peak.end_bytes for n, peak in peaks.items()}, free.end_bytes, peaks[max(lengths)])
 
 
 def training_state_bytes(model: PreTrainedModel) -> int:

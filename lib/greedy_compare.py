@@ -91,7 +91,7 @@ def closest_calls(prompts: Tensor, generated: Generated, count: int) -> list[Ten
 
 
 def cached_against_uncached(model: PreTrainedModel, prompts: Tensor, n: int) -> Comparison:
-    """Both greedy loops, really run, on the same prompts (B, P) in the same batch; the uncached one is the reference."""
+    """Both greedy loops, really run, on the same prompts (B, P) in one batch; the uncached one is the reference."""
     cached = greedy_cached(model, prompts, n, keep_logits=True)
     return compare(cached, greedy_uncached(model, prompts, n, keep_logits=True))
 
@@ -99,8 +99,8 @@ def cached_against_uncached(model: PreTrainedModel, prompts: Tensor, n: int) -> 
 def hunt_divergence(model: PreTrainedModel, prompts: Tensor, n: int, tries: int) -> list[Comparison]:
     """Look for a prompt whose two greedy outputs differ, where it is likeliest: at the closest calls of a generation.
 
-    Continues the prompts by n tokens, takes the ``tries`` prefixes whose next-but-one token is nearest to a tie, and runs
-    both loops for two tokens from each, until one of them diverges. Returns the comparisons made.
+    Continues the prompts by n tokens, takes the ``tries`` prefixes whose next-but-one token is nearest to a tie, and
+    runs both loops for two tokens from each, until one of them diverges. Returns the comparisons made.
     """
     made: list[Comparison] = []
     for prompt in closest_calls(prompts, greedy_cached(model, prompts, n, keep_logits=True), tries):

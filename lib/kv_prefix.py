@@ -54,6 +54,15 @@ class PrefixStudy:
     stepped: list[LayerDifference]
     other_past: list[LayerDifference]
 
+    @property
+    def ways(self) -> dict[str, list[LayerDifference]]:
+        """The three computations whose prefix must not differ, by how they were done."""
+        return {
+            "in one pass with other later tokens": self.same_shape,
+            "in one pass without later tokens": self.shorter,
+            "one position at a time": self.stepped,
+        }
+
 
 def study_prefix(model: PreTrainedModel, ids: Tensor, cut: int) -> PrefixStudy:
     """Recompute the keys and values of ids[:, :cut] against those of one pass over all of ids (1, n)."""

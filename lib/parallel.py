@@ -19,7 +19,8 @@ def map_on_cores(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     they win, and ten times as much when anything else runs on a core. The caller's own thread count is left as it was.
     """
     threads = torch.get_num_threads()
-    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        results = list(pool.map(function, items))
-    torch.set_num_threads(threads)  # for threads that start later: the workers' 1 is their default otherwise
-    return results
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(function, items))
+    finally:
+        torch.set_num_threads(threads)  # for threads that start later: the workers' 1 is their default otherwise

@@ -6,16 +6,21 @@ gets smaller when the sequence gets longer (held against whole generations in th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from transformers import PreTrainedModel
 
 from lib.attention import attend
 from lib.cache_bytes import cache_shape, filled_cache
-from lib.decoding import decode_step, forward, prefill, random_tokens
-from lib.live_bytes import Peak, peak_of
+from lib.decoding import ALL_POSITIONS, decode_step, forward, greedy_cached, greedy_uncached, prefill, random_tokens
+from lib.live_bytes import Allocation, Peak, allocator_peak_bytes, peak_of
 from lib.memory_kinds import CACHE, decoder_kinds
+
+PREFILL_AS_PRINTED, PREFILL_ONE_ROW = "prefill with the logits of every position", "prefill with one row of logits"
+REFERENCE_PROMPT = 64  # any length gives the same bytes per token (held in the tests)
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,14 @@ class GenerationPeaks:
     def ratio(self) -> float:
         """How many times the cached program's peak the uncached one needs."""
         return self.uncached.live_bytes / self.cached.live_bytes
+
+    def prompt_for(self, ratio: float, prompt: int, reply: int) -> float:
+        """The prompt length at which this program would show that ratio, were it the prefill that fills the memory.
+
+        Both peaks are proportional to their positions then: (P + reply - 1)·a / (P·b) = ratio, solved for P.
+        """
+        per_position = self.uncached.live_bytes / (prompt + reply - 1)
+        return (reply - 1) / (ratio * self.prefill.live_bytes / prompt / per_position - 1)
 
 
 def generation_peaks(model: PreTrainedModel, prompt: int, reply: int, logits_to_keep: int) -> GenerationPeaks:
@@ -69,6 +82,53 @@ def decode_peak(model: PreTrainedModel, context: int, batch: int = 1) -> Peak:
     return peak_of(step)[1]
 
 
+def phase_peaks(model: PreTrainedModel, prompt: int, decode: Sequence[tuple[int, int]]) -> dict[str, Peak]:
+    """The prefill with all logits and with one row of them, then decode steps at (rows, context)."""
+    prefills = {
+        f"{PREFILL_AS_PRINTED}, 1 x {prompt}": prefill_peak(model, prompt, logits_to_keep=ALL_POSITIONS),
+        f"{PREFILL_ONE_ROW}, 1 x {prompt}": prefill_peak(model, prompt),
+    }
+    return prefills | {f"decode, {rows} x {context}": decode_peak(model, context, rows) for rows, context in decode}
+
+
+def crossovers(model: PreTrainedModel) -> dict[str, float]:
+    """Where the cache outweighs other things. All in tokens, but the last: total length over prompt length.
+
+    Against the weights: resident tokens of all requests together. Against a row of logits: context per request, in
+    decode. Against the peak of a prefill (one row of logits), which grows with the prompt just like the cache.
+    """
+    per_token = cache_shape(model.config).bytes_per_token(model.dtype.itemsize)
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    row_of_logits = model.config.get_text_config().vocab_size * model.dtype.itemsize
+    prefill_bytes = prefill_peak(model, REFERENCE_PROMPT).live_bytes / REFERENCE_PROMPT
+    return {
+        "tokens_until_cache_outweighs_weights": weights / per_token,
+        "context_until_cache_outweighs_logits": row_of_logits / per_token,
+        "growth_until_cache_outweighs_prefill": prefill_bytes / per_token,
+    }
+
+
+def allocator_ratio(model: PreTrainedModel, prompt: int, reply: int, logits_to_keep: int) -> float:
+    """Uncached over cached, whole generations, by the peaks of the model's CUDA allocator over what was resident.
+
+    Raises ValueError on a device without one.
+    """
+    ids = random_tokens(prompt, model.config.get_text_config().vocab_size)
+    peaks = [
+        allocator_peak_bytes(partial(generate, model, ids, reply, logits_to_keep=logits_to_keep), model.device)
+        for generate in (greedy_uncached, greedy_cached)
+    ]
+    if None in peaks:
+        raise ValueError(f"no allocator to read on {model.device}")
+    uncached, cached = (int(peak or 0) for peak in peaks)
+    return uncached / cached
+
+
+def described(model: PreTrainedModel, peak: Peak) -> dict[str, float]:
+    """The peak's bytes, and its shares by kind."""
+    return {"bytes": peak.live_bytes, **shares(model, peak)}
+
+
 def shares(model: PreTrainedModel, peak: Peak) -> dict[str, float]:
     """The peak by kind of tensor, as fractions of it, largest first."""
     kinds = peak.by_kind(decoder_kinds(cache_shape(model.config).head_dim))
@@ -78,6 +138,11 @@ def shares(model: PreTrainedModel, peak: Peak) -> dict[str, float]:
 def cache_share(model: PreTrainedModel, peak: Peak) -> float:
     """The cache's part of the peak."""
     return shares(model, peak).get(CACHE, 0.0)
+
+
+def largest_tensor(peak: Peak) -> Allocation:
+    """The largest tensor alive at the peak."""
+    return max(peak.alive, key=lambda allocation: allocation.storage_bytes)
 
 
 def head_step_peak(rows: int, positions: int, head_dim: int) -> Peak:

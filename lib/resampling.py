@@ -41,7 +41,7 @@ def log_share(first: Column, middle: Column, last: Column, axis: int = -1) -> Co
 
 
 def paired_interval(
-    columns: Sequence[Sequence[float]],
+    columns: Sequence[Sequence[float] | Column],
     statistic: Statistic = mean_difference,
     confidence: float = 0.95,
     resamples: int = DEFAULT_RESAMPLES,

@@ -6,7 +6,7 @@ import torch
 from transformers import Qwen2Config
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
-from lib.backward_memory import forward_with_loss, plain_and_recomputing, same_gradient, training_state_bytes
+from lib.backward_memory import keeping, plain_and_recomputing, same_gradient, training_state_bytes
 from lib.decoding import random_tokens
 
 SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -15,12 +15,13 @@ CONFIG = Qwen2Config(vocab_size=101, num_hidden_layers=3, **SIZES)
 
 def test_kept_bytes_grow_with_tokens_and_leave_no_gradient() -> None:
     model = Qwen2ForCausalLM(CONFIG).eval()
-    kept = [forward_with_loss(model, random_tokens(n, 101), gradients=True).end_bytes for n in (20, 40, 80)]
-    free = [forward_with_loss(model, random_tokens(n, 101), gradients=False).end_bytes for n in (20, 40, 80)]
-    assert kept[2] - kept[1] == 2 * (kept[1] - kept[0])  # linear in the tokens
-    assert all(a > 3 * b for a, b in zip(kept, free, strict=True))
+    found = keeping(model, (20, 40, 80))
+    kept = found.kept_bytes
+    assert kept[80] - kept[40] == 2 * (kept[40] - kept[20])  # linear in the tokens
+    assert found.bytes_per_token == (kept[80] - kept[40]) / 40
+    assert found.over_inference > 3
     assert all(p.grad is None for p in model.parameters())
-    assert kept[0] >= 3 * 3 * 20 * 160 * 4  # gate, up and product of three layers, at the least
+    assert kept[20] >= 3 * 3 * 20 * 160 * 4  # gate, up and product of three layers, at the least
 
 
 def test_training_state_against_a_real_optimizer() -> None:

@@ -5,10 +5,21 @@ import torch
 from transformers import PreTrainedModel, Qwen2Config
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
+from lib.cache_bytes import cache_shape, filled_cache, storage_bytes
 from lib.decoding import ALL_POSITIONS, greedy_cached, greedy_uncached, random_tokens
 from lib.live_bytes import peak_of
 from lib.memory_kinds import LOGITS
-from lib.peak_memory import cache_share, decode_peak, generation_peaks, head_step_peak, prefill_peak, shares
+from lib.peak_memory import (
+    REFERENCE_PROMPT,
+    allocator_ratio,
+    cache_share,
+    crossovers,
+    decode_peak,
+    generation_peaks,
+    head_step_peak,
+    prefill_peak,
+    shares,
+)
 
 VOCAB, PROMPT, REPLY = 700, 9, 30
 SLACK = 8 * 4 * (PROMPT + REPLY)  # a whole generation also holds its tokens so far, a few copies of 8-byte ids
@@ -44,6 +55,29 @@ def test_shares_against_known_bytes(tiny: PreTrainedModel) -> None:
     cache_bytes = 2 * 3 * 2 * 16 * 4 * 2 * 200
     assert cache_share(tiny, step) * step.live_bytes >= cache_bytes
     assert cache_share(tiny, step) < 1
+
+
+def test_prefill_is_proportional_to_its_prompt(tiny: PreTrainedModel) -> None:
+    short, long = (prefill_peak(tiny, n).live_bytes / n for n in (REFERENCE_PROMPT, 3 * REFERENCE_PROMPT))
+    assert short == pytest.approx(long, rel=0.01)  # but for one row of logits
+
+
+def test_prompt_for_a_ratio_against_a_measured_one(tiny: PreTrainedModel) -> None:
+    there = generation_peaks(tiny, 20, REPLY, ALL_POSITIONS)
+    from_elsewhere = generation_peaks(tiny, 30, REPLY, ALL_POSITIONS).prompt_for(there.ratio, 30, REPLY)
+    assert from_elsewhere == pytest.approx(20, abs=0.2)
+
+
+def test_crossovers_against_a_cache_of_that_length(tiny: PreTrainedModel) -> None:
+    weights = sum(p.numel() for p in tiny.parameters()) * 4
+    tokens = crossovers(tiny)["tokens_until_cache_outweighs_weights"]
+    assert storage_bytes(filled_cache(cache_shape(tiny.config), 1, int(tokens), torch.float32)) <= weights
+    assert storage_bytes(filled_cache(cache_shape(tiny.config), 1, int(tokens) + 1, torch.float32)) > weights
+
+
+def test_no_allocator_is_an_error_and_no_number(tiny: PreTrainedModel) -> None:
+    with pytest.raises(ValueError, match="no allocator"):
+        allocator_ratio(tiny, PROMPT, 2, 1)
 
 
 def test_head_against_known_bytes() -> None:

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.number_words import find_number_words
+from reports.ledger import load_ledger
 from reports.numerals import (
     Coverage,
     Figures,
     Kind,
     MappingError,
     coverage,
+    figures_of,
     find_numerals,
     load_mapping,
     toml_stub,
@@ -134,42 +135,6 @@ def test_a_rejected_reading_english_decimals_in_prose_are_not_read_as_thousands(
     assert _one("kira-kira 0.952 saja") == ("0.952", None, Kind.IDENTIFIER)
 
 
-@pytest.mark.parametrize(
-    ("words", "value"),
-    [
-        ("satu", 1), ("sebelas", 11), ("enam belas", 16), ("dua puluh", 20), ("tiga puluh dua", 32),
-        ("seratus dua puluh delapan", 128), ("sembilan ratus", 900), ("seribu sebelas", 1011), ("enam ribu", 6000),
-        ("tiga juta dua ratus ribu lima", 3_200_005), ("lima belas juta", 15 * 10**6), ("sejuta", 10**6),
-        ("setengah miliar", 5 * 10**8), ("seperlima", Fraction(1, 5)), ("tiga perempat", Fraction(3, 4)),
-        ("separuh", Fraction(1, 2)), ("kesembilan puluh sembilan", 99), ("keempat", 4), ("pertamanya", 1),
-        ("keduanya", 2), ("sekali", 1), ("nol", 0), ("ratusan", None),
-    ],
-)  # fmt: skip
-def test_number_words(words: str, value: int | None) -> None:
-    sentence = f"kata {words}, lalu"
-    (found,) = find_number_words(sentence)
-    assert (sentence[found.start : found.end], found.value) == (words, value)
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "sama sekali tidak, sekali lagi",
-        "salah satu",
-        "satu-satunya",
-        "seorang di tempat sebuah distribusi",
-        "sekaligus",
-    ],
-)
-def test_mere_words_are_not_numerals(sentence: str) -> None:
-    assert find_number_words(sentence) == []
-
-
-def test_neighbouring_number_words_stay_apart() -> None:
-    sentence = "tabel kedua dua kali, dari dua, tiga atau dua ratus"
-    assert [w.value for w in find_number_words(sentence)] == [2, 2, 2, 3, 200]
-
-
 @settings(max_examples=500)
 @given(st.text(alphabet="0123456789.,x% \n-()^${}`¹²₀½①ABjuta", max_size=60))
 def test_no_digit_escapes_and_none_is_counted_twice(text: str) -> None:
@@ -283,3 +248,9 @@ def test_stubs_for_missing_numerals_load_once_filled_in(tmp_path: Path) -> None:
     stub = toml_stub(find_numerals(TEXT)).replace('waived = ""', 'waived = "r"')
     path.write_text('[reasons]\nr = "why"\n' + stub, encoding="utf-8")
     assert _cover(TEXT, path, {}).complete
+
+
+def test_the_committed_mapping_refers_only_to_what_the_ledger_has() -> None:
+    claims = Path(__file__).parents[2] / "claims"
+    result = coverage([], load_mapping(claims / "numerals.toml"), figures_of(load_ledger(claims)))
+    assert result.unknown_statements == []

@@ -1,0 +1,210 @@
+"""The key-value cache removes redundant arithmetic: what stays equal, what it costs, and what fills the memory.
+
+Torch is imported by the tests that need tensors, so that those with arithmetic alone start at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from reports.claim import Claim, claim
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+PROMPT, REPLY = (
+    40,
+    256,
+)  # the chapter's prompt, and the reply of its memory measurement: the last pass sees 295 positions
+PREFIX, SEQUENCE = 24, 40  # positions compared, and positions of the longer computation
+LOOP_TOKENS = 16
+FP32_TOKENS, FP16_TOKENS, BF16_TOKENS, TRIES = 8, 8, 16, 8  # tokens per prompt; closest calls looked at
+HEAD_DIM, POSITIONS, FP32 = 64, 4_096, 4  # the chapter's head; bytes
+COUNTED_TOKENS = 10  # for the head that really executes every product
+REPLIES = (48, 256, 1_024, 4_096, 16_384, 32_768)  # the last is the context that the chapter's model was built for
+DECODE = tuple((rows, context) for rows in (1, 8) for context in (16, 256, 2_048))
+KEPT_TOKENS = (32, 64, 128)
+STEP_TOKENS = (128, 1_024, 2_048, 4_096, 16_384)  # tokens in one training step
+SCHEME_TOKENS = 64
+PRINTED_FACTOR = 8.3
+MODEL_PENALTY = 1.1  # in the published generation config of the chapter's model
+
+
+@claim("kv-cache.causal-prefix")
+def test_causal_prefix(claim: Claim, model: PreTrainedModel) -> None:
+    """24 of 40 random positions, fp32, every layer; recomputed three ways. The same in bf16 is context."""
+    import torch
+
+    from lib.decoding import random_tokens
+    from lib.kv_prefix import bit_equal, largest, rounding_bound, study_prefix
+    from lib.slim_models import cast_copy
+
+    ids, bound = random_tokens(SEQUENCE, model.config.vocab_size), rounding_bound(model.config, torch.float32)
+    found = study_prefix(model, ids, PREFIX)
+    claim.measured("bit_for_bit", {way: bit_equal(layers) for way, layers in found.ways.items()})
+    claim.measured("difference_over_rounding", {way: largest(layers) / bound for way, layers in found.ways.items()})
+    claim.measured("other_past_over_rounding", min(layer.relative for layer in found.other_past) / bound)
+    coarse = study_prefix(cast_copy(model, torch.bfloat16), ids, PREFIX)
+    for name, study in {"fp32": found, "bf16": coarse}.items():
+        claim.measured(f"largest_difference_{name}", {way: largest(layers) for way, layers in study.ways.items()})
+        claim.measured(f"difference_by_layer_{name}", [layer.relative for layer in study.shorter])
+    claim.protocol(prefix=PREFIX, positions=SEQUENCE, seed=0)
+
+
+@claim("kv-cache.loop-as-printed")
+def test_loop_as_printed(claim: Claim, model: PreTrainedModel) -> None:
+    """The printed loop, call for call, 12 random prompt tokens and 16 new ones, beside transformers' generate."""
+    import torch
+    import transformers
+
+    from lib.decoding import greedy_generate, random_tokens
+    from lib.printed_loop import run_printed_loop
+
+    ids = random_tokens(12, model.config.vocab_size).to(model.device)
+    run = run_printed_loop(model, ids, LOOP_TOKENS)
+    announced = {f"{run.removal}, by its own warning": False} if run.removal else {}
+    claim.measured("runs", {f"{transformers.__version__}, installed": run.ran, **announced})
+    claim.measured("tokens_per_step", max(run.fed[1:], default=0))
+    claim.measured("same_tokens_as_generate", torch.equal(run.tokens, greedy_generate(model, ids, LOOP_TOKENS, 1.0)))
+    penalised = greedy_generate(model, ids, LOOP_TOKENS, MODEL_PENALTY)
+    claim.measured("same_tokens_as_generate_with_penalty", torch.equal(run.tokens, penalised))
+    claim.measured("deprecation_warnings", run.warned)
+    claim.note(run.failure or "The loop passes no repetition penalty; generate does whatever the model's config says.")
+
+
+@claim("kv-cache.output-identical")
+def test_output_identical(claim: Claim, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Both loops really run: 12 prompts in fp32, one in fp16, and in bf16 the closest calls until one diverges."""
+    import torch
+
+    from fixtures.continuations import INVENTIONS, prompt_ids
+    from lib.greedy_compare import cached_against_uncached, hunt_divergence
+    from lib.kv_prefix import rounding_bound
+    from lib.slim_models import cast_copy
+
+    prompts, bound = prompt_ids(tokenizer), rounding_bound(model.config, torch.float32)
+    full = cached_against_uncached(model, prompts, FP32_TOKENS)
+    half = cached_against_uncached(cast_copy(model, torch.float16), prompts[[INVENTIONS]], FP16_TOKENS)
+    hunted = hunt_divergence(cast_copy(model, torch.bfloat16), prompts, BF16_TOKENS, TRIES)
+    equal = {"float32": full.equal, "float16": half.equal, "bfloat16": all(c.equal for c in hunted)}
+    claim.measured("tokens_equal", equal)
+    claim.measured("logit_difference_over_rounding", full.logit_difference / full.largest_logit / bound)
+    claim.measured("closest_call_over_logit_difference_fp32", full.smallest_gap / full.logit_difference)
+    for name, run in {"fp16": half, "bf16": hunted[-1]}.items():
+        claim.measured(f"first_divergence_{name}", [d.step for d in run.divergences], "token")
+        claim.measured(f"gap_there_{name}", [d.top2_gap for d in run.divergences], "logit")
+        claim.measured(f"logit_difference_{name}", run.logit_difference, "logit")
+    claim.protocol(fp32_tokens=full.tokens, bf16_tries=len(hunted), prompts=len(prompts))
+
+
+@claim("kv-cache.head-matrix")
+def test_head_matrix(claim: Claim) -> None:
+    """One explicit head, really run: the largest matrix of scores alive, and everything alive at the peak."""
+    from lib.attention import score_bytes
+    from lib.peak_memory import head_step_peak, largest_tensor
+    from lib.units import conventions, in_unit
+
+    square, row = (head_step_peak(rows, POSITIONS, HEAD_DIM) for rows in (POSITIONS, 1))
+    scores, one_row = largest_tensor(square), largest_tensor(row)
+    claim.measured("uncached_mb", in_unit(scores.storage_bytes, "MB"))
+    claim.measured("cached_kb", in_unit(one_row.storage_bytes, "KB"))
+    claim.measured("rows", one_row.shape[0])
+    claim.measured("positions", one_row.shape[1])
+    claim.measured("square", scores.shape == (POSITIONS, POSITIONS))
+    claim.measured("peak_mb", {"uncached": in_unit(square.live_bytes, "MB"), "cached": in_unit(row.live_bytes, "MB")})
+    read_by_both = 2 * score_bytes(POSITIONS, HEAD_DIM, FP32)  # keys and values
+    total = {"uncached": scores.storage_bytes + read_by_both, "cached": one_row.storage_bytes + read_by_both}
+    claim.measured("ratio_with_keys_and_values", total["uncached"] / total["cached"])
+    claim.measured("units_of_67_mb", sorted(conventions("67", "MB", scores.storage_bytes)))
+    claim.measured("units_of_16_kb", sorted(conventions("16", "KB", one_row.storage_bytes)))
+
+
+@claim("kv-cache.mac-sums")
+def test_mac_sums(claim: Claim) -> None:
+    """Degrees of the executed head's counts; then the chapter's whole model, by closed forms held against real runs."""
+    from transformers import AutoConfig
+
+    from fixtures.sources import CHAPTER_SHAPE
+    from lib.attention import counted_generation, macs_ratio, polynomial_degree
+    from lib.generation_macs import growth_exponent, macs_of_generation, tokens_until_attention_dominates
+
+    for name, cached in {"cached": True, "uncached": False}.items():
+        claim.measured(f"power_{name}", polynomial_degree(counted_generation(COUNTED_TOKENS, HEAD_DIM, cached)))
+    claim.measured("head_ratio", {tokens: macs_ratio(tokens) for tokens in REPLIES})
+    config = AutoConfig.for_model(**CHAPTER_SHAPE)
+    whole = {cached: {t: macs_of_generation(config, t, cached) for t in REPLIES} for cached in (True, False)}
+    claim.measured("attention_share_cached", {t: macs.attention_share for t, macs in whole[True].items()})
+    claim.measured("attention_share_uncached", {t: macs.attention_share for t, macs in whole[False].items()})
+    claim.measured("model_ratio", {t: whole[False][t].total / whole[True][t].total for t in REPLIES})
+    for name, cached in {"cached": True, "uncached": False}.items():
+        claim.measured(f"model_power_{name}", {t: growth_exponent(config, t, cached) for t in REPLIES})
+        claim.measured(f"attention_dominates_from_{name}", tokens_until_attention_dominates(config, cached), "token")
+    claim.condition("one attention head by itself, or a whole model once attention is most of its arithmetic")
+
+
+@claim("kv-cache.peak-memory")
+def test_peak_memory(claim: Claim, model: PreTrainedModel, device: torch.device) -> None:
+    """This model in fp16, 40 random prompt tokens, 256 new ones, batch 1: live bytes at the fullest pass, attributed.
+
+    On a GPU the allocator's peaks over whole generations are compared with the printed factor; elsewhere nothing is.
+    """
+    import torch
+
+    from lib.cache_bytes import cache_shape
+    from lib.decoding import ALL_POSITIONS
+    from lib.peak_memory import allocator_ratio, described, generation_peaks
+    from lib.slim_models import cast_copy
+
+    half = cast_copy(model, torch.float16)
+    every, last = (generation_peaks(half, PROMPT, REPLY, keep) for keep in (ALL_POSITIONS, 1))
+    on_gpu = device.type == "cuda"
+    claim.measured(
+        "factor_of_the_allocator", allocator_ratio(half, PROMPT, REPLY, ALL_POSITIONS) if on_gpu else every.ratio
+    )
+    claim.measured("reply", REPLY)
+    claim.measured("factor", {"every position": every.ratio, "the last position only": last.ratio})
+    for name, peaks in {"every": every, "last": last}.items():
+        claim.measured(f"peak_uncached_{name}", described(half, peaks.uncached))
+        claim.measured(f"peak_cached_{name}", described(half, peaks.cached))
+    claim.measured("prompt_that_gives_the_printed_factor", every.prompt_for(PRINTED_FACTOR, PROMPT, REPLY), "token")
+    multi_head = replace(cache_shape(half.config), kv_heads=half.config.num_attention_heads).bytes_per_token(2)
+    claim.measured("factor_last_full_multi_head", last.uncached.live_bytes / (multi_head * (PROMPT + REPLY - 1)))
+    claim.protocol(prompt=PROMPT, reply=REPLY, dtype="float16", seed=0)
+
+
+@claim("kv-cache.memory-dominated")
+def test_memory_dominated(claim: Claim, model: PreTrainedModel) -> None:
+    """The cache's share of live bytes beyond the weights at the fullest moment, in fp32 (fp16 gives the same)."""
+    from lib.peak_memory import cache_share, crossovers, phase_peaks, shares
+
+    peaks = phase_peaks(model, PROMPT, DECODE)
+    claim.measured("cache_share", {phase: cache_share(model, peak) for phase, peak in peaks.items()})
+    for phase in list(peaks)[:3]:
+        claim.measured(f"shares, {phase}", shares(model, peaks[phase]))
+    for name, value in crossovers(model).items():
+        claim.measured(name, value)
+    claim.protocol(prompt=PROMPT, dtype="float32", seed=0)
+
+
+@claim("kv-cache.backward-keeps")
+def test_backward_keeps(claim: Claim, model: PreTrainedModel) -> None:
+    """One forward pass with its loss, fp32; recomputing on four layers; the printed loop in both gradient modes."""
+    from lib.backward_memory import keeping, plain_and_recomputing, same_gradient, training_state_bytes
+    from lib.decoding import random_tokens
+    from lib.peak_memory import shares
+    from lib.printed_loop import printed_loop_peak
+
+    found, state = keeping(model, KEPT_TOKENS), training_state_bytes(model)
+    claim.measured("kept_bytes", found.kept_bytes)
+    claim.measured("kept_over_inference", found.over_inference)
+    claim.measured("activations_over_training_state", {n: n * found.bytes_per_token / state for n in STEP_TOKENS})
+    claim.measured("tokens_until_activations_dominate", state / found.bytes_per_token, "token")
+    plain, recomputing = plain_and_recomputing(model.config, SCHEME_TOKENS)
+    claim.measured("kept_share", {"plain": plain.kept_share, "recomputing": recomputing.kept_share})
+    claim.measured("same_gradient", same_gradient(plain, recomputing))
+    ids = random_tokens(PROMPT, model.config.vocab_size).to(model.device)
+    lean, printed = (printed_loop_peak(model, ids, LOOP_TOKENS, gradients) for gradients in (False, True))
+    claim.measured("loop_over_its_need", {"under no_grad": 1.0, "as printed": printed.live_bytes / lean.live_bytes})
+    claim.measured("shares_with_gradients", shares(model, found.longest))
