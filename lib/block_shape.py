@@ -7,7 +7,7 @@ been through block quantization) barely moves it, where a test on the distributi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lib.quantization.absmax import divisor
 from lib.quantization.nf4 import boundaries, fitted_levels
 
 # 2048 bins over [-1, 1]: each a twentieth of the smallest NF4 gap, so placing a bin's weight at its centre moves a
@@ -53,6 +54,12 @@ def blocks_of(weights: Tensor, block: int, every: int = 1) -> Tensor:
     return whole[whole.abs().amax(1) > 0]
 
 
+def with_equal_columns(weights: Tensor) -> Tensor:
+    """The matrix (rows, columns) with every input column divided by its norm; columns of zeros stay zeros."""
+    norms = torch.linalg.vector_norm(weights.float(), dim=0)
+    return weights / divisor(norms)
+
+
 def kurtosis(blocks: Tensor) -> Tensor:
     """Fourth over squared second central moment of each block, (N, block) → (N,). A normal's is 3 for large blocks."""
     squared = (blocks - blocks.mean(1, keepdim=True)).square_()
@@ -79,6 +86,12 @@ def rejected_share(blocks: Tensor, band: tuple[float, float]) -> float:
     """Fraction of blocks whose kurtosis lies outside the band of normal blocks; the band's level, if all are normal."""
     values = kurtosis(blocks)
     return float(((values < band[0]) | (values > band[1])).float().mean())
+
+
+def rejected_shares(weights: Mapping[str, Tensor], block: int, every: int, level: float = 0.05) -> dict[str, float]:
+    """For each matrix (rows, columns), the fraction of its blocks whose kurtosis no normal blocks would show."""
+    band = normal_kurtosis_band(block, level)
+    return {name: rejected_share(blocks_of(matrix, block, every), band) for name, matrix in weights.items()}
 
 
 def scaled_histogram(pieces: Iterable[Tensor]) -> ScaledWeights:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from lib.intervals import Estimate
 from lib.quantization.errors import ErrorTable
+from lib.quantization.schemes import SCHEMES
 from lib.resampling import Statistic, log_share, mean_difference, paired_interval, relative_drop
 
 
@@ -43,3 +44,19 @@ def out_of_order(table: ErrorTable, ladder: Iterable[str]) -> int:
     """How many matrices have, at some step of the ladder, no less error than at the step before."""
     steps = [table.column(scheme) for scheme in ladder]
     return sum(any(b >= a for a, b in pairwise(errors)) for errors in zip(*steps, strict=True))
+
+
+def ladder_summary(table: ErrorTable, rows: int, columns: int) -> dict[str, dict[str, float]]:
+    """Mean and worst error and bits per weight (of a matrix of this shape) by scheme, and what a scale per row does.
+
+    Needs the schemes "int4-tensor", "int4-row" and "int8-row" in the table.
+    """
+    ratios = [a / b for a, b in zip(table.column("int4-tensor"), table.column("int4-row"), strict=True)]
+    worst = table.worst("int4-tensor")[1] / table.worst("int4-row")[1]
+    return {
+        "mean_by_scheme": {s: table.mean(s) for s in table.errors},
+        "worst_by_scheme": {s: table.worst(s)[1] for s in table.errors},
+        "bits_by_scheme": {s: SCHEMES[s].bits_per_weight(rows, columns) for s in table.errors},
+        "row_divides_single_matrix_by": {"least": min(ratios), "most": max(ratios), "of the worst matrices": worst},
+        "bought_back_by_rows": {"from one scale per matrix": bought_back(table, "int4-tensor", "int4-row", "int8-row")},
+    }

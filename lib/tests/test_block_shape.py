@@ -16,6 +16,7 @@ from lib.block_shape import (
     normal_kurtosis_band,
     rejected_share,
     scaled_histogram,
+    with_equal_columns,
 )
 from lib.quantization.errors import scheme_error
 from lib.quantization.nf4 import even_levels, nf4_levels
@@ -52,6 +53,18 @@ def test_band_does_not_mind_scales_or_a_lattice_of_five_bits() -> None:
     blocks = normal_blocks(BLOCK, COUNT, seed=3) * torch.logspace(-3, 3, COUNT)[:, None]
     step = blocks.abs().amax(1, keepdim=True) / 16
     assert rejected_share((blocks / step).round() * step, band) == pytest.approx(0.05, abs=2 * RATE_MARGIN)
+
+
+def test_equal_columns_undo_a_scale_per_input_channel() -> None:
+    weights = normal_blocks(BLOCK * 4, 1000, seed=5)
+    scaled = weights * torch.logspace(0, 1, BLOCK * 4)
+    scaled[:, 9] = 0
+    band = normal_kurtosis_band(BLOCK, 0.05)
+    shuffled = scaled[:, torch.randperm(BLOCK * 4, generator=torch.Generator().manual_seed(0))]
+    assert rejected_share(blocks_of(shuffled, BLOCK), band) > 0.3
+    equal = with_equal_columns(shuffled)
+    assert rejected_share(blocks_of(equal, BLOCK), band) < 0.07
+    assert bool(torch.isfinite(equal).all())
 
 
 def test_blocks_leave_out_zeros_and_short_ends() -> None:

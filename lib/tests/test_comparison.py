@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lib.quantization.comparison import advantage, bought_back, drop, out_of_order, step_share
+from lib.quantization.comparison import advantage, bought_back, drop, ladder_summary, out_of_order, step_share
 from lib.quantization.errors import ErrorTable
 
 TABLE = ErrorTable({
@@ -39,3 +39,13 @@ def test_step_share_of_two_equal_divisions_is_a_half() -> None:
 
 def test_bought_back_share_of_the_way() -> None:
     assert bought_back(TABLE, "coarse", "middle", "fine") == pytest.approx(0.42 / 0.63)
+
+
+def test_ladder_summary_of_three_schemes() -> None:
+    columns = zip(("int4-tensor", "int4-row", "int8-row"), ("coarse", "middle", "fine"), strict=True)
+    table = ErrorTable({slug: TABLE.errors[column] for slug, column in columns})
+    found = ladder_summary(table, 896, 4864)
+    assert found["worst_by_scheme"]["int4-row"] == 0.44
+    assert found["row_divides_single_matrix_by"] == pytest.approx({"least": 2, "most": 2, "of the worst matrices": 2})
+    assert found["bought_back_by_rows"] == pytest.approx({"from one scale per matrix": 2 / 3})
+    assert found["bits_by_scheme"]["int4-row"] == pytest.approx(4 + 16 / 4864)
