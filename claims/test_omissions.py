@@ -36,7 +36,7 @@ def test_internal(claim: Claim) -> None:
 
 @claim("omissions.number-coverage")
 def test_number_coverage(claim: Claim, chapter_text: str) -> None:
-    """Digits and number words of the text, the mapping in numerals.toml and the figures of the whole ledger, compared."""
+    """Digits and number words of the text, the mapping in numerals.toml and the whole ledger's figures, compared."""
     folder = Path(__file__).parent
     figures = figures_of(load_ledger(folder))
     found = coverage(find_numerals(chapter_text), load_mapping(folder / "numerals.toml"), figures)

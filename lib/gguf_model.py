@@ -76,14 +76,16 @@ class GgufFile:
 
     def _sample(self, name: str) -> NDArray[np.float32]:
         tensor = self.tensors[name]
-        return np.asarray(gguf.quants.dequantize(tensor.data[:COSINE_SAMPLE_ROWS], tensor.tensor_type), dtype=np.float32)
+        sample = gguf.quants.dequantize(tensor.data[:COSINE_SAMPLE_ROWS], tensor.tensor_type)
+        return np.asarray(sample, dtype=np.float32)
 
     def _check_extents(self) -> None:
         size = self.path.stat().st_size
         for tensor in self.tensors.values():
             end = int(tensor.data_offset) + int(tensor.n_bytes)
             if end > size:
-                raise DamagedGguf(f"{self.path.name}: cut short: tensor {tensor.name} ends at {end:,}, the file at {size:,}")
+                ends = f"tensor {tensor.name} ends at {end:,}, the file at {size:,}"
+                raise DamagedGguf(f"{self.path.name}: cut short: {ends}")
 
 
 def state_dict(

@@ -1,4 +1,4 @@
-"""What a claim's test sees: the `claim` decorator that ties it to a statement, and the recorder it hands measurements to."""
+"""What a claim's test sees: the decorator that ties it to a statement, and the recorder of its measurements."""
 
 from __future__ import annotations
 

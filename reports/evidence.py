@@ -45,13 +45,14 @@ class EvidenceFolder:
         self._lock: FileLock | None = None
 
     def open(self) -> None:
-        """Take the folder for this run and clear what an earlier one left. Raises EvidenceInUse while another holds it."""
+        """Take the folder and clear what an earlier run left. Raises EvidenceInUse while another run holds it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(self.folder / ".lock")
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
-            raise EvidenceInUse(f"evidence folder {self.folder} is in use by another run; give --evidence DIR") from None
+            message = f"evidence folder {self.folder} is in use by another run; give --evidence DIR"
+            raise EvidenceInUse(message) from None
         self._clear()
 
     def close(self) -> None:

@@ -23,8 +23,8 @@ STANDINGS = frozenset({"proven", "likely", "does-not-transfer"})
 GIVEN = "given"  # a printed figure that a test takes as its premise instead of measuring it
 NOT_LEDGERS = frozenset({"numerals.toml"})
 
-_STATEMENT_KEYS = frozenset(
-    "id says says_id where warrant needs on_record erratum erratum_id standing pending relation published expects".split()
+_STATEMENT_KEYS = frozenset("id says says_id where warrant needs relation published expects".split()) | frozenset(
+    "on_record erratum erratum_id standing pending".split()
 )
 _FIGURE_KEYS = frozenset("name value unit relation needs bears about margin over why".split())
 
@@ -109,7 +109,7 @@ class Ledger:
 
 
 def load_ledger(folder: Path, sections: Collection[str] | None = None) -> Ledger:
-    """Read the sections (all by default) of a folder of TOML files. Raises LedgerError naming file, statement, fault."""
+    """Read the sections (all by default) of a folder of TOML files. Raises LedgerError naming file and fault."""
     statements: dict[str, Statement] = {}
     for path in sorted(folder.glob("*.toml")):
         if path.name in NOT_LEDGERS or (sections is not None and path.stem not in sections):
@@ -117,7 +117,7 @@ def load_ledger(folder: Path, sections: Collection[str] | None = None) -> Ledger
         for raw in _entries(path):
             statement = _statement(raw, path.name)
             if statement.id in statements:
-                raise LedgerError(f"{path.name}: duplicate id {statement.id!r} (also in {statements[statement.id].source})")
+                raise LedgerError(f"{path.name}: duplicate id {statement.id!r}")
             statements[statement.id] = statement
     return Ledger(statements)
 
@@ -214,7 +214,8 @@ def _check_record(statement: Statement, where: str, section: str) -> None:
         raise LedgerError(f"{where}: a pending statement has nothing on record")
     wrong = {Verdict.REFUTED, Verdict.CONDITIONAL} & set(statement.on_record.values())
     if wrong and not (statement.erratum and statement.erratum_id and statement.standing in STANDINGS):
-        raise LedgerError(f"{where}: a {min(wrong).lower()} record needs erratum, erratum_id and standing {sorted(STANDINGS)}")
+        needed = f"erratum, erratum_id and standing {sorted(STANDINGS)}"
+        raise LedgerError(f"{where}: a {min(wrong).lower()} record needs {needed}")
     if statement.erratum and not wrong:
         raise LedgerError(f"{where}: an erratum, but nothing refuted or conditional on record")
 

@@ -39,8 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None) and config.getoption("dist", "no") == "no":
-        # A section's claims share tables: keep a file on one worker. (loadgroup, the finer tool, silently stops grouping
-        # on pytest 9.2: pytest-xdist#1386.)
+        # A section's claims share tables: keep a file on one worker. (loadgroup, the finer tool, silently stops
+        # grouping on pytest 9.2: pytest-xdist#1386.)
         config.option.dist = "loadfile"
 
 
@@ -85,8 +85,9 @@ def claim(request: pytest.FixtureRequest) -> Claim:
     statement = run.statement_of(item)
     if statement is None:
         raise LookupError("the claim fixture needs @claim(id) on the test")
-    item.stash[CLAIM] = Claim(statement, run.subject_for(statement).abilities)
-    return item.stash[CLAIM]
+    recorder = Claim(statement, run.subject_for(statement).abilities)
+    item.stash[CLAIM] = recorder
+    return recorder
 
 
 @pytest.hookimpl(tryfirst=True)

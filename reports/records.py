@@ -77,8 +77,8 @@ def _blank(statement: Statement, subject: Subject) -> Record:
         "on_record": on_record and on_record.value, "outcome": "", "transferred": False,
         "standing": statement.standing, "says": statement.says, "says_id": statement.says_id,
         "where": statement.where, "warrant": statement.warrant, "needs": list(statement.needs), "reason": "",
-        "error": "", "erratum": statement.erratum, "erratum_id": statement.erratum_id, "aspects": {}, "notes": [], "condition": "",
-        "protocol": {}, "model": subject.model and dict(subject.model),
+        "error": "", "erratum": statement.erratum, "erratum_id": statement.erratum_id, "aspects": {}, "notes": [],
+        "condition": "", "protocol": {}, "model": subject.model and dict(subject.model),
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Benchmarks of prefill and decode. Figures of this machine, not claims: `pytest -m gpu --benchmark-only` runs the GPU set."""
+"""Benchmarks of prefill and decode: figures of a machine, not claims. `pytest -m gpu --benchmark-only` runs them."""
 
 from __future__ import annotations
 

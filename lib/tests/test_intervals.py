@@ -1,4 +1,4 @@
-"""Printed numbers held against the standard library's decimal rounding, and interval arithmetic against sampled corners."""
+"""Printed numbers held against the standard library's decimal rounding, interval arithmetic against inner points."""
 
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from fractions import Fraction

@@ -27,7 +27,7 @@ def test_strict_and_weak_relations_are_opposites(a, b, line):
 
 
 def test_rounding_counts_in_the_statements_favour():
-    """"At most 1.6" as printed is not refuted by 1.64; as an exact threshold of ours it is."""
+    """ "At most 1.6" as printed is not refuted by 1.64; as an exact threshold of ours it is."""
     assert at_most(as_estimate(1.64), printed("1.6")) is Decision.TRUE
     assert at_most(as_estimate(1.64), as_estimate(1.6)) is Decision.FALSE
 

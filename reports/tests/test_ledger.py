@@ -38,7 +38,8 @@ def test_a_statement_carries_its_figures_as_intervals(load):
 def test_records_by_model_and_device(load):
     table = '{ toy = "refuted", "toy@cuda" = "holds" }'
     erratum = 'erratum = "e"\nerratum_id = "e"\nstanding = "likely"\n'
-    statement = load(GOOD.replace('"holds"', table, 1).replace("published", erratum + "published")).statements["toys.one"]
+    text = GOOD.replace('"holds"', table, 1).replace("published", erratum + "published")
+    statement = load(text).statements["toys.one"]
     assert statement.record_for("toy", "cpu") is Verdict.REFUTED
     assert statement.record_for("toy", "cuda") is Verdict.HOLDS
     assert statement.record_for("other", "cpu") is None

@@ -23,6 +23,7 @@ needs = [{needs}]
 published = [{{ name = "x", value = "10", unit = "byte" }}]
 """
 ERRATUM = 'erratum = "Not ten."\nerratum_id = "Bukan."\nstanding = "proven"'
+IMPORTS = "import time, os, pytest\nfrom lib.intervals import Estimate\nfrom reports.claim import claim\n"
 CONFTEST = 'pytest_plugins = ["reports.plugin"]\n'
 SUBJECT = """
 import pytest
@@ -44,6 +45,10 @@ def test_body(name, body):
 test_body.__test__ = False
 
 
+PENDING = statement("one", record="", pending="pending = true")
+STRAY = "def test_stray(): pass\n"
+
+
 @pytest.fixture
 def toys(pytester):
     """Write a claims folder with one section and run it."""
@@ -51,8 +56,7 @@ def toys(pytester):
     def run(ledger, tests, *args, conftest=SUBJECT):
         folder = pytester.mkdir("claims")
         (folder / "toys.toml").write_text(ledger, encoding="utf-8")
-        source = f"import time, os, pytest\nfrom lib.intervals import Estimate\nfrom reports.claim import claim\n{tests}"
-        (folder / "test_toys.py").write_text(source, encoding="utf-8")
+        (folder / "test_toys.py").write_text(IMPORTS + tests, encoding="utf-8")
         pytester.makeconftest(CONFTEST + conftest)
         return pytester.runpytest_inprocess("claims", "-p", "no:cacheprovider", *args)
 
@@ -66,7 +70,8 @@ def record_of(toys, name):
 
 def test_outcomes_against_the_record(toys):
     names = ("holds", "erratum", "flipped", "mended", "open", "fresh", "broken")
-    records = {"erratum": f'on_record = "refuted"\n{ERRATUM}', "mended": f'on_record = "refuted"\n{ERRATUM}', "fresh": ""}
+    refuted = f'on_record = "refuted"\n{ERRATUM}'
+    records = {"erratum": refuted, "mended": refuted, "fresh": ""}
     values = {"erratum": "11", "flipped": "11", "open": "Estimate(10, 9, 11)"}
     bodies = {name: f'claim.measured("x", {values.get(name, "10")})' for name in names} | {"broken": "1 / 0"}
     ledger = "".join(statement(name, records.get(name, 'on_record = "holds"')) for name in names)
@@ -124,9 +129,9 @@ def test_a_benchmark_run_is_no_claims_run(toys):
     [
         (statement("one"), "", "*statement 'toys.one' has no test*"),
         (statement("one"), test_body("two", "pass"), "*no statement 'toys.two' in the ledger*"),
-        (statement("one", record="", pending="pending = true"), test_body("one", "pass"), "*marked pending but has a test*"),
+        (PENDING, test_body("one", "pass"), "*marked pending but has a test*"),
         (statement("one"), test_body("one", "pass") * 2, "*'toys.one' already has a test*"),
-        (statement("one"), test_body("one", "pass") + "def test_stray(): pass\n", "*test_stray: a test in claims/ without*"),
+        (statement("one"), test_body("one", "pass") + STRAY, "*test_stray: a test in claims/ without*"),
         (statement("one").replace('"10"', '"ten"'), test_body("one", "pass"), "*figure 'x': malformed number 'ten'*"),
         (statement("one") * 2, test_body("one", "pass"), "*duplicate id 'toys.one'*"),
     ],
@@ -145,7 +150,8 @@ def test_a_figure_that_is_never_measured_is_an_error(toys):
 
 def test_workers_write_nothing_themselves_and_agree(toys):
     ledger = statement("one") + statement("two", 'on_record = "refuted"\n' + ERRATUM)
-    result = toys(ledger, test_body("one", 'claim.measured("x", 10)') + test_body("two", 'claim.measured("x", 12)'), "-n2")
+    tests = test_body("one", 'claim.measured("x", 10)') + test_body("two", 'claim.measured("x", 12)')
+    result = toys(ledger, tests, "-n2")
     result.assert_outcomes(passed=2)
     assert record_of(toys, "two")["verdict"] == "REFUTED"
 
