@@ -102,17 +102,24 @@ class Ledger:
 
     statements: Mapping[str, Statement]
 
+    def within(self, sections: Collection[str] | None) -> Ledger:
+        """The part of the ledger in these files (stems); all of it for None."""
+        if sections is None:
+            return self
+        kept = {key: s for key, s in self.statements.items() if s.source.removesuffix(".toml") in sections}
+        return Ledger(kept)
+
     @property
     def pending(self) -> list[Statement]:
         """Statements whose test comes later."""
         return [s for s in self.statements.values() if s.pending]
 
 
-def load_ledger(folder: Path, sections: Collection[str] | None = None) -> Ledger:
-    """Read the sections (all by default) of a folder of TOML files. Raises LedgerError naming file and fault."""
+def load_ledger(folder: Path) -> Ledger:
+    """Read every section of a folder of TOML files. Raises LedgerError naming file, statement and fault."""
     statements: dict[str, Statement] = {}
     for path in sorted(folder.glob("*.toml")):
-        if path.name in NOT_LEDGERS or (sections is not None and path.stem not in sections):
+        if path.name in NOT_LEDGERS:
             continue
         for raw in _entries(path):
             statement = _statement(raw, path.name)

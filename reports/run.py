@@ -27,7 +27,9 @@ class ClaimsRun:
         self.config = config
         self.folder = folder
         self.evidence = EvidenceFolder(evidence)
-        self.ledger: Ledger = load_ledger(folder, sections)
+        whole = load_ledger(folder)
+        self.size = len(whole.statements)
+        self.ledger: Ledger = whole.within(sections)
         self.tests = tests_of(folder, sections)
         check_pairs(self.ledger, self.tests)
         self.records: dict[str, Record] = {}
@@ -82,7 +84,7 @@ class ClaimsRun:
         run = run_facts(self.config.rootpath, ["pytest", *self.config.invocation_params.args])
         run["started"] = self.started.isoformat(timespec="seconds")
         run["seconds"] = round(time.monotonic() - self._clock_start, 1)
-        run["statements"] = len(load_ledger(self.folder).statements)
+        run["statements"] = self.size
         run["threads"] = next((r["threads"] for r in self.records.values() if r.get("threads")), None)
         return build_summary(run, self._model(), self.ledger, self.records.values())
 
