@@ -75,36 +75,7 @@ def top2_gap(logits: Tensor) -> Tensor:
     return best[..., 0] - best[..., 1]
 
 
-def closest_calls(prompts: Tensor, generated: Generated, count: int) -> list[Tensor]:
-    """Prompts (1, ·) whose *second* greedy token is nearly a tie, closest first.
-
-    prompts: (B, P), the ones that ``generated`` continues. The second, because the first comes out of the prefill,
-    which is the same computation with and without a cache. Raises ValueError without logits.
-    """
-    if generated.logits is None:
-        raise ValueError("closest_calls needs the logits")
-    text = torch.cat([prompts.to(generated.tokens.device), generated.tokens], dim=1)
-    gaps = top2_gap(generated.logits)[:, 1:]  # token s of the reply, s = 1 … n-1
-    order = gaps.flatten().argsort(stable=True)[:count].tolist()
-    places = [divmod(index, gaps.shape[1]) for index in order]
-    return [text[row : row + 1, : prompts.shape[1] + step] for row, step in places]
-
-
 def cached_against_uncached(model: PreTrainedModel, prompts: Tensor, n: int) -> Comparison:
     """Both greedy loops, really run, on the same prompts (B, P) in one batch; the uncached one is the reference."""
     cached = greedy_cached(model, prompts, n, keep_logits=True)
     return compare(cached, greedy_uncached(model, prompts, n, keep_logits=True))
-
-
-def hunt_divergence(model: PreTrainedModel, prompts: Tensor, n: int, tries: int) -> list[Comparison]:
-    """Look for a prompt whose two greedy outputs differ, where it is likeliest: at the closest calls of a generation.
-
-    Continues the prompts by n tokens, takes the ``tries`` prefixes whose next-but-one token is nearest to a tie, and
-    runs both loops for two tokens from each, until one of them diverges. Returns the comparisons made.
-    """
-    made: list[Comparison] = []
-    for prompt in closest_calls(prompts, greedy_cached(model, prompts, n, keep_logits=True), tries):
-        made.append(cached_against_uncached(model, prompt, 2))
-        if not made[-1].equal:
-            break
-    return made

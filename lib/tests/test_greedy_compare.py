@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lib.decoding import Generated
-from lib.greedy_compare import closest_calls, compare, top2_gap
+from lib.greedy_compare import compare, top2_gap
 
 
 def generation(rows: list[list[list[float]]]) -> Generated:
@@ -46,10 +46,3 @@ def test_gap_against_sorted_logits() -> None:
     ordered = logits.sort(-1, descending=True).values
     assert torch.equal(top2_gap(logits), ordered[..., 0] - ordered[..., 1])
     assert top2_gap(torch.tensor([1.0, 1.0, 0.0])) == 0  # a tie
-
-
-def test_closest_calls_against_a_hand_made_ranking() -> None:
-    prompts = torch.tensor([[7, 8], [5, 6]])
-    # first tokens are no candidates; the gaps of the second and third are 0.5 and 9 in one row, 1 and 5 in the other
-    calls = closest_calls(prompts, generation(LEFT), 3)
-    assert [c.tolist() for c in calls] == [[[7, 8]], [[5, 6]], [[5, 6, 0]]]
