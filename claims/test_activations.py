@@ -7,7 +7,6 @@ from functools import partial
 from statistics import median
 
 import torch
-from scipy.stats import binomtest
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -38,6 +37,7 @@ from lib.activations import linear_inputs, random_residual_stream, residual_stre
 from lib.decoding import random_tokens
 from lib.intervals import Estimate, Number
 from lib.quantization.absmax import largest_code, printed_formula, reachable_codes
+from lib.resampling import wilson_interval
 from reports.claim import Claim, claim
 
 BITS = 8
@@ -219,9 +219,7 @@ def values_of_first_tokens(model: PreTrainedModel, vocab: int, depth: int, dimen
 
 def share_of(mask: Tensor) -> Estimate:
     """The share of true entries with its 95 % Wilson interval."""
-    result = binomtest(int(mask.sum()), mask.numel())
-    low, high = result.proportion_ci(method="wilson")
-    return Estimate(result.statistic, float(low), float(high))
+    return wilson_interval(int(mask.sum()), mask.numel())
 
 
 def over_median(values: dict[str, float]) -> dict[str, float]:

@@ -5,6 +5,7 @@ After the first divergence the two continue different texts and nothing there ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lib.decoding import Generated, greedy_cached, greedy_uncached
+from lib.intervals import Estimate, as_estimate
+from lib.resampling import wilson_interval
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,19 @@ class Comparison:
     def equal(self) -> bool:
         """Whether every token of every prompt is the same."""
         return not self.divergences
+
+
+def share_that_differs(runs: Sequence[Comparison]) -> Estimate:
+    """Which share of the compared choices came out differently, with an interval.
+
+    Exactly zero when no choice was close: every best logit ahead by more than twice the largest difference between the
+    runs, so that no rounding of this size can turn one. Otherwise a Wilson interval, which contains zero only if none
+    differed and cannot rule out that others would.
+    """
+    differing, compared = sum(len(run.divergences) for run in runs), sum(run.tokens for run in runs)
+    if not differing and all(run.smallest_gap > 2 * run.logit_difference for run in runs):
+        return as_estimate(0)
+    return wilson_interval(differing, compared)
 
 
 def compare(generated: Generated, reference: Generated) -> Comparison:

@@ -76,7 +76,8 @@ def decode_peak(model: PreTrainedModel, context: int, batch: int = 1) -> Peak:
     token = random_tokens(1, model.config.get_text_config().vocab_size, batch=batch)
 
     def step() -> object:
-        cache = filled_cache(shape, batch, context - 1, model.dtype)
+        with model.device:  # where the zeros are made
+            cache = filled_cache(shape, batch, context - 1, model.dtype)
         return cache, decode_step(model, token, cache)
 
     return peak_of(step)[1]

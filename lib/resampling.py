@@ -1,4 +1,4 @@
-"""Intervals by resampling: the paired bootstrap, with its seed.
+"""Intervals: the paired bootstrap with its seed, and the Wilson interval of a proportion.
 
 Pairs stay together: the same units are drawn for both columns. Two identical columns give exactly their value with
 an interval of width zero, never NaN.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import bootstrap
+from scipy.stats import binomtest, bootstrap
 
 from lib.intervals import Estimate
 
@@ -66,6 +66,13 @@ def paired_interval(
     low, high = (float(end) for end in result.confidence_interval)
     # BCa may put the point estimate outside its own interval in extreme skew; an Estimate must contain it.
     return Estimate(value, min(low, value), max(high, value))
+
+
+def wilson_interval(hits: int, trials: int, confidence: float = 0.95) -> Estimate:
+    """A proportion with its Wilson score interval (Wilson, 1927). Raises ValueError when there were no trials."""
+    result = binomtest(hits, trials)
+    low, high = result.proportion_ci(confidence_level=confidence, method="wilson")
+    return Estimate(hits / trials, min(float(low), hits / trials), max(float(high), hits / trials))
 
 
 def _same_in_every_resample(data: Sequence[Column], statistic: Statistic, value: float) -> bool:

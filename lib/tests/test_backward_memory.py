@@ -36,13 +36,9 @@ def test_training_state_against_a_real_optimizer() -> None:
     assert training_state_bytes(model) == weights + gradients + moments
 
 
-def test_recomputing_against_the_plain_gradient() -> None:
+def test_recomputing_against_the_plain_gradient_and_against_one_a_bit_off() -> None:
     plain, recomputing = plain_and_recomputing(CONFIG, 24)
     assert same_gradient(plain, recomputing)
     assert recomputing.kept_share < plain.kept_share / 4
-
-
-def test_same_gradient_rejects_another_gradient() -> None:
-    plain, _ = plain_and_recomputing(CONFIG, 24)
     off_by_a_bit = replace(plain, gradient=tuple(torch.nextafter(g, g + 1) for g in plain.gradient))
     assert not same_gradient(plain, off_by_a_bit)

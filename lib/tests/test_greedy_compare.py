@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lib.decoding import Generated
-from lib.greedy_compare import compare, top2_gap
+from lib.greedy_compare import Comparison, Divergence, compare, share_that_differs, top2_gap
 
 
 def generation(rows: list[list[list[float]]]) -> Generated:
@@ -46,3 +46,23 @@ def test_gap_against_sorted_logits() -> None:
     ordered = logits.sort(-1, descending=True).values
     assert torch.equal(top2_gap(logits), ordered[..., 0] - ordered[..., 1])
     assert top2_gap(torch.tensor([1.0, 1.0, 0.0])) == 0  # a tie
+
+
+def comparison(tokens, flips, gap=1.0, difference=0.1):
+    divergences = tuple(Divergence(0, i, (0, 1), gap, difference) for i in range(flips))
+    return Comparison(tokens, divergences, difference, 10.0, gap)
+
+
+def test_no_difference_and_no_close_call_is_exactly_zero():
+    share = share_that_differs([comparison(50, 0)])
+    assert (share.low, share.high) == (0, 0)
+
+
+def test_no_difference_but_a_close_call_leaves_it_open():
+    """The wrong variant would call 4 equal choices at a near tie a proof that nothing ever differs."""
+    share = share_that_differs([comparison(4, 0, gap=0.15)])
+    assert share.low == 0 and share.high > 0.3
+
+
+def test_one_difference_rules_zero_out():
+    assert share_that_differs([comparison(2, 0), comparison(2, 1)]).low > 0

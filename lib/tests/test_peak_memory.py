@@ -21,7 +21,7 @@ from lib.peak_memory import (
     shares,
 )
 
-VOCAB, PROMPT, REPLY = 700, 9, 30
+VOCAB, PROMPT, REPLY = 700, 9, 18
 SLACK = 8 * 4 * (PROMPT + REPLY)  # a whole generation also holds its tokens so far, a few copies of 8-byte ids
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, bootstrap
+from scipy.stats import binom, bootstrap, norm
 
-from lib.resampling import log_share, mean_difference, paired_interval, relative_drop
+from lib.resampling import log_share, mean_difference, paired_interval, relative_drop, wilson_interval
 
 DATASETS, UNITS, RESAMPLES = 150, 60, 400
 # An interval that covers 95 % misses up to this many of the datasets in all but one of 10,000 repetitions.
@@ -62,3 +62,15 @@ def test_log_shares_of_consecutive_steps_sum_to_one() -> None:
 def test_columns_that_cannot_be_resampled_are_refused(data: list[list[float]]) -> None:
     with pytest.raises(ValueError, match="column"):
         paired_interval(data)
+
+
+@pytest.mark.parametrize(("hits", "trials"), [(0, 10), (3, 10), (10, 10), (1, 2)])
+def test_wilson_interval_against_its_closed_form(hits, trials):
+    z, p = norm.ppf(0.975), hits / trials
+    centre = (p + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = z * np.sqrt(p * (1 - p) / trials + z * z / (4 * trials**2)) / (1 + z * z / trials)
+    interval = wilson_interval(hits, trials)
+    assert interval.low == pytest.approx(max(0, centre - half), abs=1e-12)
+    assert interval.high == pytest.approx(min(1, centre + half), abs=1e-12)
+    wald = z * np.sqrt(p * (1 - p) / trials)
+    assert hits not in {0, trials} or wald == 0 < interval.high - interval.low, "Wald's has no width at the ends"
