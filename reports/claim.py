@@ -97,12 +97,13 @@ class Claim:
         return judge(figure, value)
 
 
-def aspects_as_json(aspects: Mapping[str, Aspect]) -> dict[str, dict[str, Any]]:
-    """Aspects as the report's dictionaries, keyed by name."""
+def aspects_as_json(aspects: Mapping[str, Aspect], on_record: Mapping[str, Verdict]) -> dict[str, dict[str, Any]]:
+    """Aspects as the report's dictionaries, keyed by name, each beside its verdict on record."""
     return {
         name: {
             "verdict": a.verdict and a.verdict.value, "bears": a.bears, "relation": a.relation, "measured": a.measured,
             "published": a.published, "reason": a.reason, "unit": a.unit,
+            "on_record": on_record[name].value if name in on_record else None,
         }
         for name, a in aspects.items()
     }  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from lib.intervals import Estimate, MalformedNumber, exact, printed
 from lib.relations import SCALAR_RELATIONS, TREND_RELATIONS
-from reports.verdict import Verdict
+from reports.verdict import Verdict, combine
 
 WARRANTS = frozenset({"exact", "exhaustive", "sampled", "timed", "literature"})
 NEEDS = frozenset({"model", "shape", "trained", "chapter", "gpu", "timing", "lit"})
@@ -26,7 +26,7 @@ NOT_LEDGERS = frozenset({"numerals.toml"})
 _STATEMENT_KEYS = frozenset("id says says_id where warrant needs relation published expects".split()) | frozenset(
     "on_record erratum erratum_id standing pending".split()
 )
-_FIGURE_KEYS = frozenset("name value unit relation needs bears about margin over why".split())
+_FIGURE_KEYS = frozenset("name value unit relation needs bears about margin over why on_record".split())
 
 
 class LedgerError(ValueError):
@@ -48,6 +48,11 @@ class Figure:
     margin: str | None = None
     over: str | None = None
     why: str = ""
+    on_record: Mapping[str, Verdict] = field(default_factory=dict)
+
+    def record_for(self, slug: str | None, device: str | None = None) -> Verdict:
+        """The verdict on record for this one figure: it holds unless the ledger says otherwise."""
+        return _look_up(self.on_record, slug, device) or Verdict.HOLDS
 
     def interval(self) -> Estimate | None:
         """The stated value as an interval: rounding for printed digits, the margin for an equivalence."""
@@ -92,8 +97,7 @@ class Statement:
 
     def record_for(self, slug: str | None, device: str | None = None) -> Verdict | None:
         """The verdict on record for a model and device class; None where there is none yet."""
-        keys = (f"{slug}@{device}", str(slug), "default")
-        return next((self.on_record[k] for k in keys if k in self.on_record), None)
+        return _look_up(self.on_record, slug, device)
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,7 @@ def _statement(raw: dict[str, Any], source: str) -> Statement:
         pending=raw.get("pending", False), source=source,
     )  # fmt: skip
     _check_record(statement, where, Path(source).stem.replace("_", "-"))
+    _check_figures_against_record(statement, where)
     return statement
 
 
@@ -173,6 +178,7 @@ def _add_figure(
     if entry["name"] in figures:
         raise LedgerError(f"{place}: named twice")
     entry["needs"] = tuple(entry.get("needs", ()))
+    entry["on_record"] = _on_record(entry, place)
     figure = Figure(origin=origin, **entry)
     _check_figure(figure, place)
     figures[figure.name] = figure
@@ -212,6 +218,21 @@ def _on_record(raw: dict[str, Any], where: str) -> dict[str, Verdict]:
         return {slug: Verdict(name.upper().replace("-", "_")) for slug, name in by_model.items()}
     except (ValueError, AttributeError):
         raise LedgerError(f"{where}: on_record {record!r} is not a verdict") from None
+
+
+def _look_up(record: Mapping[str, Verdict], slug: str | None, device: str | None) -> Verdict | None:
+    keys = (f"{slug}@{device}", str(slug), "default")
+    return next((record[key] for key in keys if key in record), None)
+
+
+def _check_figures_against_record(statement: Statement, where: str) -> None:
+    """The statement's record is that of its worst figure, so that no figure can flip unseen behind another."""
+    for key, verdict in statement.on_record.items():
+        slug, _, device = key.partition("@")
+        decided = {f.record_for(slug, device) for f in statement.figures.values() if f.relation != GIVEN}
+        if verdict is not Verdict.NOT_MEASURED and combine(decided) is not verdict:
+            worst = combine(decided).lower()
+            raise LedgerError(f"{where}: on record {verdict.lower()} for {key!r}, but its worst figure is {worst}")
 
 
 def _check_record(statement: Statement, where: str, section: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from reports.claim import Claim, aspects_as_json
 from reports.ledger import Ledger, Statement
 from reports.subject import NOTHING, Subject
-from reports.verdict import Outcome, Verdict, outcome_of
+from reports.verdict import Outcome, Verdict, has_moved, outcome_of
 
 SCHEMA = 1
 Record = dict[str, Any]
@@ -19,13 +19,15 @@ def measured_record(claim: Claim, verdict: Verdict, subject: Subject) -> Record:
     """The record of a claim whose test ran to its end."""
     record = _blank(claim.statement, subject)
     on_record = claim.statement.record_for(subject.slug, subject.device)
+    expected = {} if on_record is None else _figure_records(claim, subject)
+    moved = [name for name, verdict in expected.items() if has_moved(claim.aspects[name].verdict, verdict)]
     record |= {
         "verdict": verdict.value,
         "on_record": on_record and on_record.value,
-        "outcome": outcome_of(verdict, on_record).value,
+        "outcome": outcome_of(verdict, on_record, bool(moved)).value,
         "transferred": _transferred(claim, verdict, subject),
-        "reason": claim.reason(verdict),
-        "aspects": aspects_as_json(claim.aspects),
+        "reason": "; ".join([claim.reason(verdict)] * (not moved) + [_moved(claim, n, expected[n]) for n in moved]),
+        "aspects": aspects_as_json(claim.aspects, expected),
         "notes": list(claim.notes),
         "condition": claim.condition_text,
         "protocol": dict(claim.protocol_facts),
@@ -62,6 +64,16 @@ def build_summary(
         "counts": {key: counts[key] for key in keys},
         "claims": {key: rows[key] for key in sorted(rows)},
     }
+
+
+def _figure_records(claim: Claim, subject: Subject) -> dict[str, Verdict]:
+    figures = claim.statement.figures
+    return {n: figures[n].record_for(subject.slug, subject.device) for n in claim.aspects if n in figures}
+
+
+def _moved(claim: Claim, name: str, on_record: Verdict) -> str:
+    aspect = claim.aspects[name]
+    return f"{name} is {aspect.verdict}, on record {on_record}" + f" ({aspect.reason})" * bool(aspect.reason)
 
 
 def _count_key(row: Record) -> str:

@@ -28,6 +28,7 @@ class Outcome(StrEnum):
     PENDING = "pending"
 
 
+_DECIDED = frozenset({Verdict.HOLDS, Verdict.CONDITIONAL, Verdict.REFUTED})
 _SEVERITY = (Verdict.REFUTED, Verdict.CONDITIONAL, Verdict.UNRESOLVED, Verdict.HOLDS)
 
 
@@ -37,12 +38,20 @@ def combine(aspects: Iterable[Verdict]) -> Verdict:
     return next((v for v in _SEVERITY if v in measured), Verdict.NOT_MEASURED)
 
 
-def outcome_of(verdict: Verdict, on_record: Verdict | None) -> Outcome:
-    """Compare a verdict with the record. What could not be decided is neither green nor red."""
+def has_moved(verdict: Verdict | None, on_record: Verdict | None) -> bool:
+    """Whether an aspect was decided, and otherwise than on record. An undecided or unmeasured one has not moved."""
+    return on_record is not None and verdict in _DECIDED and verdict is not on_record
+
+
+def outcome_of(verdict: Verdict, on_record: Verdict | None, aspect_moved: bool = False) -> Outcome:
+    """Compare a verdict with the record. What could not be decided is neither green nor red.
+
+    A statement is no better than its worst aspect, so another could flip behind it: that is a change too.
+    """
     if verdict is Verdict.NOT_MEASURED:
         return Outcome.NOT_MEASURED
     if verdict is Verdict.UNRESOLVED:
         return Outcome.UNRESOLVED
     if on_record is None:
         return Outcome.NEW
-    return Outcome.AS_RECORDED if verdict is on_record else Outcome.CHANGED
+    return Outcome.AS_RECORDED if verdict is on_record and not aspect_moved else Outcome.CHANGED

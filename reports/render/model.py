@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from reports.verdict import Outcome, Verdict
+from reports.verdict import Outcome, Verdict, has_moved
 
 VERDICTS = tuple(v.value for v in Verdict)
 OUTCOMES = tuple(o.value for o in Outcome)
@@ -60,6 +60,14 @@ class Aspect:
     published: Published | None
     reason: str
     unit: str
+    on_record: str | None = None
+
+    @property
+    def moved(self) -> bool:
+        """Whether it was decided otherwise than on record."""
+        if self.verdict not in VERDICTS or self.on_record not in VERDICTS:
+            return False
+        return has_moved(Verdict(self.verdict), Verdict(self.on_record))
 
     @property
     def category(self) -> str:

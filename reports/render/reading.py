@@ -60,7 +60,7 @@ def _published(raw: object) -> Published | None:
 
 
 def _aspect(name: str, raw: Mapping[str, object]) -> Aspect:
-    verdict = raw.get("verdict")
+    verdict, on_record = raw.get("verdict"), raw.get("on_record")
     bears, relation, reason, unit = (text(raw.get(k)) for k in ("bears", "relation", "reason", "unit"))
     return Aspect(
         text(name),
@@ -71,6 +71,7 @@ def _aspect(name: str, raw: Mapping[str, object]) -> Aspect:
         _published(raw.get("published")),
         reason,
         unit,
+        text(on_record) if on_record else None,
     )
 
 
@@ -80,7 +81,7 @@ def _aspects(raw: object) -> tuple[list[Aspect], list[Note]]:
     good = {name: part for name, part in entries.items() if isinstance(part, Mapping)}
     aspects = [_aspect(str(name), part) for name, part in good.items()]
     bad = [name for name in entries if name not in good]
-    bad += [a.name for a in aspects if a.verdict not in (None, *VERDICTS)]
+    bad += [a.name for a in aspects if not {a.verdict, a.on_record} <= {None, *VERDICTS}]
     return aspects, [("aspect", text(name)) for name in bad]
 
 
@@ -96,7 +97,8 @@ def _contradictions(verdict: str | None, on_record: str | None, outcome: str, as
         return
     record = Verdict(on_record) if on_record else None
     follows = Outcome.NOT_MEASURED if outcome == "pending" else Outcome(outcome) if outcome in OUTCOMES else None
-    if outcome_of(Verdict(verdict), record) is not follows:
+    moved = any(a.moved for a in aspects)
+    if outcome_of(Verdict(verdict), record, moved) is not follows:
         yield "mismatch", f"{outcome}, {verdict}, {on_record or '?'}"
     if verdict in SEVERITY:
         yield from _against_aspects(SEVERITY[verdict], aspects)

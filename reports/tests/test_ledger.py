@@ -39,6 +39,7 @@ def test_records_by_model_and_device(load):
     table = '{ toy = "refuted", "toy@cuda" = "holds" }'
     erratum = 'erratum = "e"\nerratum_id = "e"\nstanding = "likely"\n'
     text = GOOD.replace('"holds"', table, 1).replace("published", erratum + "published")
+    text = text.replace('unit = "byte"', 'unit = "byte", on_record = { toy = "refuted" , "toy@cuda" = "holds" }')
     statement = load(text).statements["toys.one"]
     assert statement.record_for("toy", "cpu") is Verdict.REFUTED
     assert statement.record_for("toy", "cuda") is Verdict.HOLDS
@@ -72,6 +73,12 @@ def test_a_wrong_entry_is_one_line_naming_the_thing(load, old, new, fault):
         load(GOOD.replace(old, new, 1))
     message = str(caught.value)
     assert fault in message and message.startswith("toys.toml:") and "\n" not in message.removesuffix("\n")
+
+
+def test_the_record_of_a_statement_is_that_of_its_worst_figure(load):
+    figure = GOOD.replace('unit = "byte"', 'unit = "byte", on_record = "refuted"')
+    with pytest.raises(LedgerError, match="on record holds for 'default', but its worst figure is refuted"):
+        load(figure)
 
 
 def test_a_duplicate_id_names_both_places(load):

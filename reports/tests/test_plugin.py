@@ -20,7 +20,7 @@ warrant = "exact"
 needs = [{needs}]
 {record}
 {pending}
-published = [{{ name = "x", value = "10", unit = "byte" }}]
+published = [{{ name = "x", value = "10", unit = "byte"{figure} }}]
 """
 ERRATUM = 'erratum = "Not ten."\nerratum_id = "Bukan."\nstanding = "proven"'
 IMPORTS = "import time, os, pytest\nfrom lib.intervals import Estimate\nfrom reports.claim import claim\n"
@@ -35,7 +35,8 @@ def pytest_claim_subject(config):
 
 
 def statement(name, record='on_record = "holds"', needs="", pending=""):
-    return STATEMENT.format(name=name, record=record, needs=needs, pending=pending)
+    figure = ', on_record = "refuted"' if "refuted" in record else ""
+    return STATEMENT.format(name=name, record=record, needs=needs, pending=pending, figure=figure)
 
 
 def test_body(name, body):
@@ -207,3 +208,24 @@ def pytest_root():
     from pathlib import Path
 
     return Path(__file__).resolve().parents[2]
+
+
+TWO_FIGURES = """
+expects = [
+  { name = "first", relation = "less", value = "1", why = "toy", on_record = "refuted" },
+  { name = "second", relation = "less", value = "1", why = "toy"SECOND },
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "value", "changed"), [("", 0, False), ("", 2, True), (', on_record = "refuted"', 0, True)]
+)
+def test_a_figure_cannot_flip_behind_a_worse_one(toys, second, value, changed):
+    """The statement stays REFUTED through its first figure; a second one that moves must still be seen."""
+    head = statement("one", f'on_record = "refuted"\n{ERRATUM}').partition("published")[0]
+    ledger = head + TWO_FIGURES.replace("SECOND", second)
+    toys(ledger, test_body("one", f'claim.measured("first", 2); claim.measured("second", {value})'))
+    record = record_of(toys, "one")
+    assert (record["verdict"], record["outcome"]) == ("REFUTED", "changed" if changed else "as-recorded")
+    assert ("second is" in record["reason"]) is changed
