@@ -16,7 +16,7 @@ from functools import partial
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
-from fixtures.weight_errors import by_kind, least_and_most
+from fixtures.weight_errors import by_kind, least_and_most, middle_down_projection
 from lib.intervals import printed
 from lib.units import CONVENTIONS, in_unit
 from reports.claim import Claim, claim
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     Profiles = Mapping[str, TensorScaleProfile]
 
 CHAPTER_PARAMETERS = 494_032_768  # 151,936 · 896, tied, plus 24 · 14,912,384 of the layers, plus 896 of the last norm
-CHAPTER_MATRIX = "model.layers.12.mlp.down_proj"
 MEAN, STD, LARGEST = printed("0.01386"), printed("0.01822"), printed("0.43945")  # of that matrix, as printed
 BEYOND, ROWS, COLUMNS = 692, 896, 4864  # of that matrix, as printed
 LADDER = ("int4-tensor", "int4-row", "int4-g128", "nf4-b64")
@@ -103,7 +102,7 @@ def test_down_proj_12(claim: Claim, tensor_profiles: Profiles) -> None:
     """The printed figures against one another, and the same matrix of this model beside them."""
     from lib.weight_stats import normal_tail
 
-    s = tensor_profiles[CHAPTER_MATRIX].summary
+    s = tensor_profiles[middle_down_projection(tensor_profiles)].summary
     for name in ("mean_abs", "std", "max_abs", "beyond_6_sigma", "rows", "columns"):
         claim.measured(name, getattr(s, name))
     claim.measured("max_over_std", LARGEST / STD)
@@ -127,7 +126,9 @@ def test_two_or_three_levels(claim: Claim, tensor_profiles: Profiles) -> None:
     claim.measured("share_on_outermost", max(p.outermost_share(4) for p in tensor_profiles.values()))
     claim.measured("matrices_by_levels", dict(sorted(Counter(levels.values()).items())), "matrix")
     zeros = {name: p.zero_share(4) for name, p in tensor_profiles.items()}
-    claim.measured("share_on_zero", by_kind(zeros, median) | {"12.down_proj": zeros[CHAPTER_MATRIX]}, "1")
+    claim.measured(
+        "share_on_zero", by_kind(zeros, median) | {"12.down_proj": zeros[middle_down_projection(zeros)]}, "1"
+    )
     claim.condition("not where the outliers are farthest: nearly all weights of such a matrix fall on zero alone")
     claim.protocol(share_of_weights=NEARLY_ALL)
 
@@ -216,7 +217,7 @@ def test_outlier_cause(claim: Claim, projections: Weights, weight_errors: ErrorT
     mean_errors = [mean(column) for column in zip(*errors, strict=True)]
     closed = dict(zip(TAKEN_OUT, closed_gap(mean_errors, weight_errors.mean("int4-row")), strict=True))
     claim.measured("gap_closed", {case: share for case, share in closed.items() if case != "none"})
-    own = errors[list(projections).index(CHAPTER_MATRIX)]
+    own = errors[list(projections).index(middle_down_projection(projections))]
     claim.measured("error_of_12_down_proj", dict(zip(TAKEN_OUT, own, strict=True)), "1")
     claim.measured("weights_million", Fraction(ROWS * COLUMNS, 10**6))
     claim.condition("the cause is the crowd far out, one weight in ten thousand or more, and no single weight")

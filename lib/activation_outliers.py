@@ -67,8 +67,8 @@ def position_maxima(h: Tensor) -> Tensor:
 
 
 def largest(h: Tensor, dimension: int) -> float:
-    """The largest magnitude of one dimension of h (T, D)."""
-    return float(h[:, dimension].abs().max())
+    """The largest magnitude of one dimension of h (T, D); zero where there is no position."""
+    return float(h[:, dimension].abs().max()) if len(h) else 0.0
 
 
 def layer_peak(h: Tensor) -> LayerPeak:

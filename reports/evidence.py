@@ -16,7 +16,7 @@ _SAFE_ID = re.compile(r"[a-z0-9][a-z0-9-]*\.[a-z0-9][a-z0-9-]*")
 
 
 class EvidenceInUse(RuntimeError):
-    """Another run is writing to the same folder."""
+    """The folder cannot be written, or another run is writing to it."""
 
 
 class EvidenceError(ValueError):
@@ -45,15 +45,16 @@ class EvidenceFolder:
         self._lock: FileLock | None = None
 
     def open(self) -> None:
-        """Take the folder and clear what an earlier run left. Raises EvidenceInUse while another run holds it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Take the folder for this run. Raises EvidenceInUse when it cannot be, or while another run holds it."""
         self._lock = FileLock(self.folder / ".lock")
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=0)
         except Timeout:
             message = f"evidence folder {self.folder} is in use by another run; give --evidence DIR"
             raise EvidenceInUse(message) from None
-        self._clear()
+        except OSError as error:
+            raise EvidenceInUse(f"evidence folder {self.folder} cannot be used: {error.strerror}") from None
 
     def close(self) -> None:
         """Release the folder."""
@@ -70,7 +71,8 @@ class EvidenceFolder:
         """Store the summary of the run."""
         write_json(self.folder / "summary.json", summary)
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Remove what an earlier run left: called when this run's first claim starts, and not for a run of none."""
         for stale in [*self.folder.glob("records/*.json"), *self.folder.glob("records/.*.part")]:
             stale.unlink(missing_ok=True)
         for name in ("summary.json", "report.html", "report.md"):

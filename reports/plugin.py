@@ -139,6 +139,9 @@ class Recorder:
         self.config, self.run = config, run
         self.pages: list[Path] = []
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.run.start(nodeid)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         record = getattr(report, "claim", None)
         if record:
@@ -181,7 +184,8 @@ def _sections(paths: list[Path], folder: Path) -> set[str] | None:
     """The sections that the command names file by file; None for all of them."""
     if any(path == folder or path in folder.parents for path in paths):
         return None
-    return {path.stem.removeprefix("test_") for path in paths if path.parent == folder}
+    modules = [path for path in paths if path.parent == folder and path.suffix == ".py"]
+    return {path.stem.removeprefix("test_") for path in modules}
 
 
 def _owns_evidence(config: pytest.Config) -> bool:

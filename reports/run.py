@@ -35,6 +35,7 @@ class ClaimsRun:
         self.records: dict[str, Record] = {}
         self.started = datetime.now(UTC)
         self._clock_start = time.monotonic()
+        self._begun = False
         self._digests: dict[Path, str] = {}
 
     def statement_of(self, item: pytest.Item) -> Statement | None:
@@ -68,6 +69,12 @@ class ClaimsRun:
         record = self._phase_record(statement, report, settled)
         return record and record | self._measured_by(item, report)
 
+    def start(self, nodeid: str) -> None:
+        """A test starts; with the first claim the records of the run before have had their day."""
+        if not self._begun and self._statement_id(nodeid) is not None:
+            self._begun = True
+            self.evidence.clear()
+
     def add(self, record: Record) -> None:
         """Keep and store a record (only the process that owns the evidence does)."""
         self.records[record["id"]] = record
@@ -75,7 +82,7 @@ class ClaimsRun:
 
     def add_crash(self, nodeid: str, error: str) -> None:
         """A worker died inside a claim: an error row instead of a gap."""
-        statement_id = self.tests.get(nodeid.rpartition("/")[2])
+        statement_id = self._statement_id(nodeid)
         if statement_id is not None and statement_id not in self.records:
             self.add(error_record(self.ledger.statements[statement_id], NOTHING, error))
 
@@ -100,6 +107,9 @@ class ClaimsRun:
     def measured_anything(self) -> bool:
         """Whether at least one claim ended in a verdict (an error counts: something ran)."""
         return any(r["outcome"] != Outcome.NOT_MEASURED for r in self.records.values())
+
+    def _statement_id(self, nodeid: str) -> str | None:
+        return self.tests.get(nodeid.rpartition("/")[2])
 
     def _phase_record(self, statement: Statement, report: pytest.TestReport, settled: Record | None) -> Record | None:
         subject = self.subject_for(statement)

@@ -115,6 +115,19 @@ def test_unmet_needs_are_not_measured_with_the_reason(toys):
     assert record_of(toys, "gpu")["reason"] == "needs a GPU; this run has none"
 
 
+def test_running_something_else_keeps_the_last_report(toys, pytester):
+    """Benchmarks and the instruments' own tests are no claims runs: they must not empty the evidence folder."""
+    toys(statement("one"), test_body("one", 'claim.measured("x", 10)'))
+    (pytester.path / "claims" / "benchmarks").mkdir()
+    for room in ("claims/benchmarks", "lib"):
+        (pytester.path / room).mkdir(exist_ok=True)
+        (pytester.path / room / f"test_{room[:3]}.py").write_text("def test_other(): pass\n")
+    pytester.runpytest_inprocess("lib", "claims/benchmarks", "-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.runpytest_inprocess("claims", "--collect-only", "-p", "no:cacheprovider")
+    pytester.runpytest_inprocess("claims", "-k", "nothing_here", "-p", "no:cacheprovider")
+    assert record_of(toys, "one")["verdict"] == "HOLDS"
+
+
 def test_a_run_that_measures_nothing_fails(toys):
     result = toys(statement("gpu", needs='"gpu"'), test_body("gpu", 'claim.measured("x", 10)'))
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -189,6 +202,13 @@ def test_sigkill_keeps_what_had_ended_and_disturbs_nobody(toys, pytester):
     assert not list(toys.folder.rglob("*.part"))
     again = pytester.runpytest_inprocess("claims", "-p", "no:cacheprovider", "-k", "one")
     again.assert_outcomes(passed=1, deselected=1)
+
+
+def test_a_file_where_the_evidence_folder_should_be_is_one_line(toys, pytester):
+    (pytester.path / "taken").write_text("")
+    result = toys(statement("one"), test_body("one", 'claim.measured("x", 10)'), "--evidence", "taken")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: evidence folder taken cannot be used: *"])
 
 
 def test_two_runs_in_one_folder_are_refused(toys):
