@@ -50,9 +50,12 @@ class Figure:
     why: str = ""
     on_record: Mapping[str, Verdict] = field(default_factory=dict)
 
-    def record_for(self, slug: str | None, device: str | None = None) -> Verdict:
-        """The verdict on record for this one figure: it holds unless the ledger says otherwise."""
-        return _look_up(self.on_record, slug, device) or Verdict.HOLDS
+    def record_for(self, slug: str | None, device: str | None = None) -> Verdict | None:
+        """The verdict on record for this one figure: it holds unless the ledger says otherwise.
+
+        A figure with records by model has none for a model that is not among them.
+        """
+        return _look_up(self.on_record, slug, device) if self.on_record else Verdict.HOLDS
 
     def interval(self) -> Estimate | None:
         """The stated value as an interval: rounding for printed digits, the margin for an equivalence."""
@@ -229,10 +232,12 @@ def _check_figures_against_record(statement: Statement, where: str) -> None:
     """The statement's record is that of its worst figure, so that no figure can flip unseen behind another."""
     for key, verdict in statement.on_record.items():
         slug, _, device = key.partition("@")
-        decided = {f.record_for(slug, device) for f in statement.figures.values() if f.relation != GIVEN}
-        if verdict is not Verdict.NOT_MEASURED and combine(decided) is not verdict:
-            worst = combine(decided).lower()
-            raise LedgerError(f"{where}: on record {verdict.lower()} for {key!r}, but its worst figure is {worst}")
+        figures = [f.record_for(slug, device) for f in statement.figures.values() if f.relation != GIVEN]
+        worst = combine(found for found in figures if found is not None)
+        if verdict not in {Verdict.NOT_MEASURED, worst}:
+            raise LedgerError(
+                f"{where}: on record {verdict.lower()} for {key!r}, but its worst figure is {worst.lower()}"
+            )
 
 
 def _check_record(statement: Statement, where: str, section: str) -> None:

@@ -67,8 +67,9 @@ def build_summary(
 
 
 def _figure_records(claim: Claim, subject: Subject) -> dict[str, Verdict]:
-    figures = claim.statement.figures
-    return {n: figures[n].record_for(subject.slug, subject.device) for n in claim.aspects if n in figures}
+    figures = {name: claim.statement.figures[name] for name in claim.aspects if name in claim.statement.figures}
+    records = {name: figure.record_for(subject.slug, subject.device) for name, figure in figures.items()}
+    return {name: verdict for name, verdict in records.items() if verdict is not None}
 
 
 def _moved(claim: Claim, name: str, on_record: Verdict) -> str:

@@ -81,6 +81,14 @@ def test_the_record_of_a_statement_is_that_of_its_worst_figure(load):
         load(figure)
 
 
+def test_a_figure_with_records_by_model_has_none_for_another(load):
+    text = GOOD.replace('unit = "byte"', 'unit = "byte", on_record = { toy = "holds" }')
+    figures = load(text).statements["toys.one"].figures
+    assert figures["bytes"].record_for("toy") is Verdict.HOLDS
+    assert figures["bytes"].record_for("other") is None
+    assert figures["small"].record_for("other") is Verdict.HOLDS
+
+
 def test_a_duplicate_id_names_both_places(load):
     with pytest.raises(LedgerError, match=r"duplicate id 'toys.one'"):
         load(GOOD + GOOD)
