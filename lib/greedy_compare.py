@@ -45,11 +45,6 @@ class Comparison:
     largest_logit: float
     smallest_gap: float
 
-    @property
-    def equal(self) -> bool:
-        """Whether every token of every prompt is the same."""
-        return not self.divergences
-
 
 def share_that_differs(runs: Sequence[Comparison]) -> Estimate:
     """Which share of the compared choices came out differently, with an interval.
