@@ -9,4 +9,7 @@ pytest_plugins = [
     "fixtures.chapter",
     "fixtures.residual_stream",
     "fixtures.weight_errors",
+    "fixtures.corpora",
+    "fixtures.battery",
+    "fixtures.quality",
 ]

@@ -36,8 +36,8 @@ from lib.activation_outliers import (
 from lib.activations import linear_inputs, random_residual_stream, residual_stream
 from lib.decoding import random_tokens
 from lib.intervals import Estimate, Number
+from lib.proportions import wilson_interval
 from lib.quantization.absmax import largest_code, printed_formula, reachable_codes
-from lib.resampling import wilson_interval
 from reports.claim import Claim, claim
 
 BITS = 8

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
+    from fixtures.quality_readings import Quality
     from lib.quantization.errors import ErrorTable
     from lib.tensor_scale import TensorScaleProfile
 
@@ -276,8 +277,8 @@ def test_nf4_28_percent(claim: Claim, weight_errors: ErrorTable) -> None:
 
 
 @claim("weights.nf4-beats-g128")
-def test_nf4_beats_g128(claim: Claim, weight_errors: ErrorTable, fine_grained: list[str]) -> None:
-    """Mean error over matrices, paired; affine INT4 only where no earlier quantization shows."""
+def test_nf4_beats_g128(claim: Claim, weight_errors: ErrorTable, fine_grained: list[str], quality: Quality) -> None:
+    """Mean error over matrices, paired; affine INT4 only where no earlier quantization shows. Then loss and choices."""
     from lib.quantization.comparison import advantage
 
     less = partial(advantage, weight_errors)
@@ -290,6 +291,6 @@ def test_nf4_beats_g128(claim: Claim, weight_errors: ErrorTable, fine_grained: l
         claim.measured("over_affine_same_block", {b: less(f"nf4-b{b}", f"affine4-g{b}", fine_grained) for b in BLOCKS})
     else:
         claim.not_measured("over_affine_same_block", "every matrix of this model has been quantized before")
-    for name in ("lower_perplexity", "higher_agreement"):
-        claim.not_measured(name, "comes with the quality section")
+    claim.measured("lower_loss", quality.pooled_cost("int4-g128", "nf4-b64"))
+    claim.measured("higher_agreement", quality.pooled_agreement_gap("nf4-b64", "int4-g128"))
     claim.condition("INT4 is symmetric, or blocks hold 64 weights or more: at 32 an affine INT4 leaves less error")

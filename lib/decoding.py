@@ -54,21 +54,31 @@ def forward(  # noqa: PLR0913 (one pass has these choices, and every caller make
     use_cache: bool = False,
     logits_to_keep: int = 1,
     attention_mask: Tensor | None = None,
+    position_ids: Tensor | None = None,
 ) -> Any:
     """One forward pass without gradients; returns transformers' output object (``.logits``, ``.cache``).
 
     cache: grown in place by the n positions, together with ``use_cache``; without either nothing is cached.
     ids: (B, n) int64, moved to the model's device. logits_to_keep: how many trailing positions get logits,
     ``ALL_POSITIONS`` for every one. attention_mask: (B, cached + n), 1 for real tokens; None when nothing is padded.
+    position_ids: (B, n), for padded rows of a model with absolute positions; None leaves them to the model.
     """
     mask = None if attention_mask is None else attention_mask.to(model.device)
+    # not every model takes positions, so the argument is only there when a caller has some
+    positions = {} if position_ids is None else {"position_ids": position_ids.to(model.device)}
     return model(
-        ids.to(model.device), cache=cache, use_cache=use_cache, logits_to_keep=logits_to_keep, attention_mask=mask
-    )
+        ids.to(model.device), cache=cache, use_cache=use_cache, logits_to_keep=logits_to_keep, attention_mask=mask,
+        **positions,
+    )  # fmt: skip
 
 
 def prefill(
-    model: PreTrainedModel, ids: Tensor, logits_to_keep: int = 1, attention_mask: Tensor | None = None
+    model: PreTrainedModel,
+    ids: Tensor,
+    logits_to_keep: int = 1,
+    attention_mask: Tensor | None = None,
+    *,
+    position_ids: Tensor | None = None,
 ) -> Prefilled:
     """Run the prompt ids (B, P) once and keep its keys and values in a fresh cache.
 
@@ -76,13 +86,22 @@ def prefill(
     """
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise ValueError(f"a prompt is (batch, at least one token), not {tuple(ids.shape)}")
-    out = forward(model, ids, use_cache=True, logits_to_keep=logits_to_keep, attention_mask=attention_mask)
+    out = forward(
+        model, ids, use_cache=True, logits_to_keep=logits_to_keep, attention_mask=attention_mask,
+        position_ids=position_ids,
+    )  # fmt: skip
     _check_length(out.cache, ids.shape[1])
     return Prefilled(out.cache, out.logits)
 
 
-def decode_step(
-    model: PreTrainedModel, tokens: Tensor, cache: Cache, logits_to_keep: int = 1, attention_mask: Tensor | None = None
+def decode_step(  # noqa: PLR0913 (as forward)
+    model: PreTrainedModel,
+    tokens: Tensor,
+    cache: Cache,
+    logits_to_keep: int = 1,
+    attention_mask: Tensor | None = None,
+    *,
+    position_ids: Tensor | None = None,
 ) -> Tensor:
     """Feed tokens (B, n), normally n = 1, on top of the cache; returns logits (B, kept, vocab).
 
@@ -90,8 +109,9 @@ def decode_step(
     """
     start = cached_tokens(cache)
     out = forward(
-        model, tokens, cache=cache, use_cache=True, logits_to_keep=logits_to_keep, attention_mask=attention_mask
-    )
+        model, tokens, cache=cache, use_cache=True, logits_to_keep=logits_to_keep, attention_mask=attention_mask,
+        position_ids=position_ids,
+    )  # fmt: skip
     _check_length(cache, start + tokens.shape[1])
     logits: Tensor = out.logits
     return logits

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from lib.decoding import Generated, greedy_cached, greedy_uncached
 from lib.intervals import Estimate, as_estimate
-from lib.resampling import wilson_interval
+from lib.proportions import wilson_interval
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Intervals: the paired bootstrap with its seed, and the Wilson interval of a proportion.
+"""Bootstrap intervals with their seeds: of one column, and of several that are paired.
 
 Pairs stay together: the same units are drawn for both columns. Two identical columns give exactly their value with
 an interval of width zero, never NaN.
@@ -7,18 +7,25 @@ an interval of width zero, never NaN.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest, bootstrap
+from scipy.stats import bootstrap
 
 from lib.intervals import Estimate
 
 Column = NDArray[np.float64]
 Statistic = Callable[..., Column]
+Method = Literal["BCa", "percentile"]
 
 DEFAULT_SEED = 20240
 DEFAULT_RESAMPLES = 2000
+
+
+def mean(column: Column, axis: int = -1) -> Column:
+    """Mean of one column, in its unit."""
+    return np.asarray(np.mean(column, axis=axis))
 
 
 def mean_difference(first: Column, second: Column, axis: int = -1) -> Column:
@@ -40,16 +47,34 @@ def log_share(first: Column, middle: Column, last: Column, axis: int = -1) -> Co
     return np.asarray((a - b) / (a - c))
 
 
-def paired_interval(
+def percentile_interval(
+    column: Sequence[float] | Column,
+    statistic: Statistic = mean,
+    confidence: float = 0.95,
+    resamples: int = DEFAULT_RESAMPLES,
+    seed: int = DEFAULT_SEED,
+) -> Estimate:
+    """The textbook's percentile bootstrap of one column: quantiles of the statistic over resamples (Efron, 1979).
+
+    A column of equal values gives width zero, however short it is, and few values give too narrow an interval:
+    lib/coverage.py has its exact coverage for proportions. Raises ValueError as `paired_interval` does.
+    """
+    return paired_interval([column], statistic, confidence, resamples, seed, method="percentile")
+
+
+def paired_interval(  # noqa: PLR0913 (what, how often, from which seed and how it is read off are all the caller's)
     columns: Sequence[Sequence[float] | Column],
     statistic: Statistic = mean_difference,
     confidence: float = 0.95,
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
+    *,
+    method: Method = "BCa",
 ) -> Estimate:
-    """Bootstrap interval of a statistic of paired columns (each of length n), bias-corrected and accelerated.
+    """Bootstrap interval of a statistic of paired columns (each of length n); by default BCa (Efron, 1987).
 
-    Raises ValueError on columns of unequal length, on fewer than two units, and on values that are not finite.
+    "BCa" is bias-corrected and accelerated; "percentile" reads the quantiles of the resamples as they are. Raises
+    ValueError on columns of unequal length, on fewer than two units, and on values that are not finite.
     """
     data = [np.asarray(column, dtype=float) for column in columns]
     if len({len(column) for column in data}) != 1 or len(data[0]) < 2:
@@ -61,18 +86,11 @@ def paired_interval(
         return Estimate(value, value, value)
     result = bootstrap(
         data, statistic, paired=True, vectorized=True, confidence_level=confidence, n_resamples=resamples,
-        method="BCa", rng=np.random.default_rng(seed),
+        method=method, rng=np.random.default_rng(seed),
     )  # fmt: skip
     low, high = (float(end) for end in result.confidence_interval)
     # BCa may put the point estimate outside its own interval in extreme skew; an Estimate must contain it.
     return Estimate(value, min(low, value), max(high, value))
-
-
-def wilson_interval(hits: int, trials: int, confidence: float = 0.95) -> Estimate:
-    """A proportion with its Wilson score interval (Wilson, 1927). Raises ValueError when there were no trials."""
-    result = binomtest(hits, trials)
-    low, high = result.proportion_ci(confidence_level=confidence, method="wilson")
-    return Estimate(hits / trials, min(float(low), hits / trials), max(float(high), hits / trials))
 
 
 def _same_in_every_resample(data: Sequence[Column], statistic: Statistic, value: float) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from lib.intervals import Estimate
 from reports.judge import Aspect, Measured, aspect_of, context, judge
 from reports.ledger import GIVEN, Figure, Statement
+from reports.tables import Cell, Column, Table, TableError, table_of
 from reports.verdict import Verdict, combine
 
 MISSING_NEED = {
@@ -44,6 +45,7 @@ class Claim:
         self.statement = statement
         self.aspects: dict[str, Aspect] = {}
         self.notes: list[str] = []
+        self.tables: list[Table] = []
         self.condition_text = ""
         self.protocol_facts: dict[str, Any] = {}
         self._abilities = abilities
@@ -66,6 +68,12 @@ class Claim:
         """Say why a declared figure could not be measured in this run."""
         figure = self.statement.figures[name]
         self.aspects[name] = aspect_of(figure, Verdict.NOT_MEASURED, reason)
+
+    def table(self, title: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title_id: str = "") -> None:
+        """Show a table of the chapter, regenerated. Decides nothing. Raises TableError for what cannot be shown."""
+        if any(known.title == title for known in self.tables):
+            raise TableError(f"{self.statement.id}: table {title!r} handed over twice")
+        self.tables.append(table_of(title, columns, rows, title_id))
 
     def note(self, text: str) -> None:
         """A remark for the reader of the report."""

@@ -153,13 +153,18 @@ def as_json(value: Any) -> Any:
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_json(item) for item in value]
-    if isinstance(value, Fraction):
-        return int(value) if value.denominator == 1 else float(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, int | float | Fraction):
+        return _plain(value)
     raise MeasurementError(f"cannot record a {type(value).__name__}: hand over plain numbers")
+
+
+def _plain(number: int | float | Fraction) -> int | float | str:
+    """Of exactly these types: numpy's float64 is a float too, but one that xdist cannot send."""
+    if isinstance(number, float):
+        return float(number) if math.isfinite(number) else str(float(number))
+    return int(number) if number == int(number) else float(number)
 
 
 def show(number: Estimate | Number) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from reports.claim import Claim, aspects_as_json
 from reports.ledger import Ledger, Statement
 from reports.subject import NOTHING, Subject
+from reports.tables import table_as_json
 from reports.verdict import Outcome, Verdict, has_moved, outcome_of
 
 SCHEMA = 1
@@ -29,6 +30,7 @@ def measured_record(claim: Claim, verdict: Verdict, subject: Subject) -> Record:
         "reason": "; ".join([claim.reason(verdict)] * (not moved) + [_moved(claim, n, expected[n]) for n in moved]),
         "aspects": aspects_as_json(claim.aspects, expected),
         "notes": list(claim.notes),
+        "tables": [table_as_json(table) for table in claim.tables],
         "condition": claim.condition_text,
         "protocol": dict(claim.protocol_facts),
     }
@@ -91,7 +93,7 @@ def _blank(statement: Statement, subject: Subject) -> Record:
         "standing": statement.standing, "says": statement.says, "says_id": statement.says_id,
         "where": statement.where, "warrant": statement.warrant, "needs": list(statement.needs), "reason": "",
         "error": "", "erratum": statement.erratum, "erratum_id": statement.erratum_id, "aspects": {}, "notes": [],
-        "condition": "", "protocol": {}, "model": subject.model and dict(subject.model),
+        "tables": [], "condition": "", "protocol": {}, "model": subject.model and dict(subject.model),
     }  # fmt: skip
 
 

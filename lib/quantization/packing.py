@@ -91,6 +91,19 @@ def double_quantized_bits(block: int, scales_per_second_scale: int = 256) -> Fra
     return 4 + Fraction(8, block) + Fraction(32, block * scales_per_second_scale)
 
 
+def resident_bytes(
+    scheme: Scheme, projections: Mapping[str, Tensor], parameters: Mapping[str, Tensor], width: int
+) -> dict[str, tuple[int, int]]:
+    """Bytes with the scheme and without it, where everything else takes `width` bytes a number; by what is counted.
+
+    Arithmetic on the shapes; `projections` and `parameters` as in `packed_model`.
+    """
+    after = sum(int(scheme.bits_per_weight(*w.shape) * w.numel() / 8) for w in projections.values())
+    before = sum(w.numel() for w in projections.values()) * width
+    everything = sum(p.numel() for p in parameters.values()) * width
+    return {"the quantized matrices": (after, before), "all weights": (everything - before + after, everything)}
+
+
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> int:
     """Bytes of the stored tensors themselves, without any file header."""
     return sum(t.numel() * t.element_size() for t in tensors.values())

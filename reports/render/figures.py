@@ -69,12 +69,17 @@ def short(value: object, w: Words, digits: int = DIGITS) -> str:
     """Any measured value on one line."""
     if is_estimate(value):
         middle, low, high = (short(value[k], w, digits) for k in ("value", "low", "high"))
-        return f"{middle} ({low} – {high})"
+        return f"{middle} {between(low, high)}"
     if isinstance(value, Mapping):
         return _several([f"{text(k)}: {short(v, w, digits)}" for k, v in value.items()], w)
     if isinstance(value, list | tuple):
         return _several([short(v, w, digits) for v in value], w)
     return _scalar(value, w, digits)
+
+
+def between(low: str, high: str) -> str:
+    """The interval that stands after a measured value."""
+    return f"({low} – {high})"
 
 
 def _scalar(value: object, w: Words, digits: int) -> str:
@@ -95,7 +100,7 @@ def measured(aspect: Aspect, w: Words) -> str:
     digits, value, line = DIGITS, aspect.measured, aspect.published
     if line and isinstance(value, int | float) and math.isfinite(value):
         digits = digits_apart(value, (line.low, line.high))
-    return " ".join(filter(None, [short(value, w, digits), _unit(aspect.unit)]))
+    return " ".join(filter(None, [short(value, w, digits), unit(aspect.unit)]))
 
 
 def cases(aspect: Aspect, w: Words) -> list[tuple[str, str]]:
@@ -111,8 +116,9 @@ def cases(aspect: Aspect, w: Words) -> list[tuple[str, str]]:
     return rows[:LONG] + ([("…", w("ui.more", n=rest))] if rest > 0 else [])
 
 
-def _unit(unit: str) -> str:
-    return "" if unit == "1" else unit  # "1" is how the ledger writes a pure number
+def unit(given: str) -> str:
+    """The unit to print; "1" is how the ledger writes a pure number."""
+    return "" if given == "1" else given
 
 
 def published(aspect: Aspect, w: Words) -> str:
@@ -121,7 +127,7 @@ def published(aspect: Aspect, w: Words) -> str:
     if line is None and aspect.relation in ("", "equal"):
         return "—"
     parts = [w.name("relation", aspect.relation)]
-    parts += [printed(line.value, w.lang), _unit(line.unit)] if line else []
+    parts += [printed(line.value, w.lang), unit(line.unit)] if line else []
     return " ".join(filter(None, parts)) or "—"
 
 

@@ -6,6 +6,7 @@ import re
 
 from reports.render import sentences
 from reports.render.model import SYMBOLS, Claim, Page
+from reports.render.table_view import table_view
 from reports.render.words import Words
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#+|~$])")
@@ -25,14 +26,25 @@ def code(text: str) -> str:
     return f"`{text}`" if _PLAIN.fullmatch(text) else escape(text)
 
 
-def table(head: list[str], rows: list[list[str]]) -> list[str]:
-    """A pipe table of cells that are escaped already."""
-    lines = [head, ["---"] * len(head), *rows]
+def table(head: list[str], rows: list[list[str]], rules: list[str] | None = None) -> list[str]:
+    """A pipe table of cells that are escaped already; a rule of `---:` puts its column to the right."""
+    lines = [head, rules or ["---"] * len(head), *rows]
     return ["| " + " | ".join(cells) + " |" for cells in lines] + [""]
 
 
 def _verdict(claim: Claim, w: Words) -> str:
     return f"{SYMBOLS[claim.category]} {escape(w.name('verdict', claim.category))}"
+
+
+def _regenerated(claim: Claim, w: Words) -> list[str]:
+    """The tables of a claim, each under its title."""
+    lines = []
+    for shown in (table_view(given, w) for given in claim.tables):
+        head = [escape(f"{h.name} ({h.unit})" if h.unit else h.name) for h in shown.heads]
+        rules = ["---:" if h.numeric else "---" for h in shown.heads]
+        rows = [[escape(str(cell)) for cell in row] for row in shown.rows]
+        lines += ["", f"**{escape(shown.title)}**", "", *table(head, rows, rules)]
+    return lines
 
 
 def _erratum(claim: Claim, kind: str, page: Page, w: Words) -> list[str]:
@@ -44,7 +56,8 @@ def _erratum(claim: Claim, kind: str, page: Page, w: Words) -> list[str]:
     lines += [f"**{label}:** {escape(sentences.erratum(claim, w) or w('ui.no_erratum_text'))}"]
     sure = w.name("warrant", claim.warrant)
     lines += [f"{w('ui.on_what')}: {escape(sentences.measured_on(claim, page, w))}. {w('ui.how_sure')}: {escape(sure)}"]
-    return [head, *(f"  - {line}" for line in lines)]
+    inside = [f"  {line}".rstrip() for line in _regenerated(claim, w)]  # still of the list's entry
+    return [head, *(f"  - {line}" for line in lines), *inside]
 
 
 def _errata(page: Page, w: Words) -> list[str]:
@@ -74,6 +87,8 @@ def _claims(page: Page, w: Words) -> list[str]:
     lines = [f"## {w('ui.statements')} ({len(page.claims)})", ""]
     for section, claims in page.sections(w.keys("section")):
         lines += [f"### {escape(w.name('section', section))}", "", *table(head, [_row(c, w) for c in claims])]
+        for claim in (c for c in claims if c.tables and c.erratum_kind is None):  # an erratum has shown its own
+            lines += [code(claim.id), *_regenerated(claim, w)]
     return lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from reports.tables import Table
 from reports.verdict import Outcome, Verdict, has_moved
 
 VERDICTS = tuple(v.value for v in Verdict)
@@ -100,6 +101,7 @@ class Claim:
     seconds: float | None = None
     aspects: tuple[Aspect, ...] = ()
     notes: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
     protocol: tuple[tuple[str, object], ...] = ()
     defects: tuple[Note, ...] = ()
 

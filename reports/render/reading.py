@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reports.render.model import OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, ModelFacts, Note, Page, Published
+from reports.tables import Cell, Column, Table, TableError, table_from_json
 from reports.verdict import Outcome, Verdict, outcome_of
 
 # Control characters and bidirectional overrides can make a line read differently from what it says.
@@ -85,6 +86,26 @@ def _aspects(raw: object) -> tuple[list[Aspect], list[Note]]:
     return aspects, [("aspect", text(name)) for name in bad]
 
 
+def _tables(raw: object) -> tuple[list[Table], list[Note]]:
+    """The regenerated tables that can be read, and a defect for each that cannot; older evidence has none."""
+    good, bad = [], []
+    for place, entry in enumerate(_items(raw), 1):
+        try:
+            good.append(_printable(table_from_json(entry)))
+        except TableError:
+            bad.append(("table", text(_mapping(entry).get("title")) or str(place)))
+    return good, bad
+
+
+def _printable(table: Table) -> Table:
+    def cell(given: Cell) -> Cell:
+        return text(given) if isinstance(given, str) else given
+
+    columns = tuple(Column(text(c.name), text(c.unit), text(c.name_id)) for c in table.columns)
+    rows = tuple(tuple(map(cell, row)) for row in table.rows)
+    return Table(text(table.title), columns, rows, text(table.title_id))
+
+
 def _contradictions(verdict: str | None, on_record: str | None, outcome: str, aspects: list[Aspect]) -> Iterator[Note]:
     """What a record says about itself that cannot be."""
     unknown = [name for name in (verdict, on_record) if name not in (None, *VERDICTS)]
@@ -118,11 +139,12 @@ def claim(claim_id: str, raw: object) -> Claim:
     if not isinstance(raw, Mapping):
         return Claim(claim_id, section, defects=(("not_an_object", type(raw).__name__),))
     aspects, defects = _aspects(raw.get("aspects"))
+    tables, damaged = _tables(raw.get("tables"))
     verdict, on_record, standing = (text(raw[k]) if raw.get(k) else None for k in ("verdict", "on_record", "standing"))
     outcome = text(raw.get("outcome"))
     defects += _contradictions(verdict, on_record, outcome, aspects)
-    defects += _not_finite(raw, "record")
-    defects += [("field", k) for k in ("notes", "needs") if not isinstance(raw.get(k, []), list | tuple)]
+    defects += [*damaged, *_not_finite(raw, "record")]
+    defects += [("field", k) for k in ("notes", "needs", "tables") if not isinstance(raw.get(k, []), list | tuple)]
     fields = {k: text(raw.get(k)) for k in _TEXT_FIELDS}
     return Claim(
         id=claim_id,
@@ -135,6 +157,7 @@ def claim(claim_id: str, raw: object) -> Claim:
         aspects=tuple(aspects),
         needs=tuple(map(text, _items(raw.get("needs")))),
         notes=tuple(map(text, _items(raw.get("notes")))),
+        tables=tuple(tables),
         protocol=tuple((text(k), v) for k, v in _mapping(raw.get("protocol")).items()),
         seconds=finite(raw.get("seconds")),
         defects=tuple(defects),

@@ -4,6 +4,7 @@ import json
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from lib.intervals import Estimate
@@ -83,3 +84,8 @@ def test_only_equality_with_the_record_is_green():
     assert outcome_of(Verdict.HOLDS, None) is Outcome.NEW
     assert outcome_of(Verdict.UNRESOLVED, Verdict.HOLDS) is Outcome.UNRESOLVED
     assert outcome_of(Verdict.NOT_MEASURED, Verdict.HOLDS) is Outcome.NOT_MEASURED
+
+
+def test_numpy_numbers_are_recorded_as_plain_ones() -> None:
+    found = as_json({"share": np.float64(0.5), "gap": Estimate(np.float64(1), 0, 2)})
+    assert [type(found["share"]), type(found["gap"]["value"])] == [float, float]

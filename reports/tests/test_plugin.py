@@ -170,6 +170,28 @@ def test_workers_write_nothing_themselves_and_agree(toys):
     assert record_of(toys, "two")["verdict"] == "REFUTED"
 
 
+TABLE = """claim.measured("x", 10)
+    ends = [numpy.float64(n) for n in (12.9, 12.4, 13.5)]
+    claim.table("costs", [Column("scheme"), Column("size", "byte")], [["a|b", Estimate(*ends)], ["c", None]])"""
+TABLE_IMPORTS = "import numpy\nfrom reports.tables import Column\n"
+
+
+@pytest.mark.parametrize("workers", [[], ["-n1"]])
+def test_a_table_reaches_record_and_pages_also_from_a_worker(toys, workers):
+    toys(statement("one"), TABLE_IMPORTS + test_body("one", TABLE), *workers).assert_outcomes(passed=1)
+    (table,) = record_of(toys, "one")["tables"]
+    assert table["rows"] == [["a|b", {"value": 12.9, "low": 12.4, "high": 13.5}], ["c", None]]
+    assert "| a\\|b | 12.9 (12.4 – 13.5) |" in (toys.folder / "report.md").read_text(encoding="utf-8")
+    assert "<figcaption>costs</figcaption>" in (toys.folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("rows", ['[["a"]]', '[["a", float("nan")]]'])
+def test_a_table_that_cannot_be_shown_is_an_error_with_its_place(toys, rows):
+    body = f'claim.measured("x", 10); claim.table("costs", [Column("a"), Column("b")], {rows})'
+    toys(statement("one"), TABLE_IMPORTS + test_body("one", body)).assert_outcomes(failed=1)
+    assert "table 'costs', row 1" in record_of(toys, "one")["error"]
+
+
 def test_a_section_stays_on_one_worker(toys):
     names = [f"s{i}" for i in range(8)]
     body = "claim.measured('x', 10); claim.measured('pid', os.getpid())"

@@ -1,0 +1,221 @@
+"""What quantization costs: perplexity, a battery of questions, agreement, each scheme beside the unquantized model.
+
+Every scheme is visited once per session (fixtures.quality): 16 pieces of unpublished English prose with 128 scored
+tokens each, 12 pieces of three other texts with 40 each, 144 tokens that the model wrote itself, 16 questions with and
+without the repetition penalty. `--thorough` adds longer windows, the large battery, and every scheme to everything.
+Intervals are of whole pieces of text: the tokens of one piece are not independent.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from claims.quality_tables import agreement_table, chapter_table, corpora_table, nf4_gain_table
+from fixtures.quality import CHAPTER_ROWS, REFERENCE
+from fixtures.quality_workload import BOOK, LARGE, MAIN, NO_PENALTY, SHORT, default_penalty
+from reports.claim import Claim, claim
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+    from fixtures.corpora import Corpus
+    from fixtures.quality_readings import Quality
+
+    Weights = Mapping[str, Tensor]
+
+LADDER = ("int4-tensor", "int4-row", "int4-g128", "nf4-b64")
+ROWS = (REFERENCE, *CHAPTER_ROWS)
+SAME_BLOCK = {128: ("int4-g128", "nf4-b128"), 64: ("int4-g64", "nf4-b64")}
+TRUE_SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of right answers: from guessing one of two to one miss in twenty
+BYTES_PER_WEIGHT = {"fp32": 4, "fp16": 2}
+
+
+@claim("quality.quality-table")
+def test_quality_table(claim: Claim, quality: Quality) -> None:
+    """Every row of the chapter's table, three measures each, with intervals, on every text."""
+    own = quality.same_choice("int8-row", quality.own)
+    claim.measured("perplexity_tokens", quality.texts[MAIN][:, 1:].numel())
+    claim.measured("questions", len(quality.table.quizzes[SHORT].questions))
+    claim.measured("agreement_tokens", own.numel())
+    claim.measured("measures", len({"perplexity", "battery", "agreement"}))
+    for scheme in ROWS:
+        claim.measured(f"perplexity_{scheme.replace('-', '_')}", quality.perplexity(scheme, MAIN), "1")
+    claim.table(**chapter_table(quality, claim.statement))
+    claim.table(**corpora_table(quality))
+    claim.table(**agreement_table(quality))
+    claim.protocol(**quality.protocol())
+    claim.note("Only of our own prose, which is unpublished, is it known that the model was not trained on it.")
+
+
+@claim("quality.int8-row-free")
+def test_int8_row_free(claim: Claim, quality: Quality) -> None:
+    """INT8 per row beside the reference on every text, and the smallest gap that so many paired tokens can show."""
+    for prefix, text in {"": MAIN, "public_domain_": BOOK}.items():
+        claim.measured(f"{prefix}perplexity_int8_row", quality.perplexity("int8-row", text))
+        claim.measured(f"{prefix}perplexity_reference", quality.perplexity(REFERENCE, text))
+    own, costs = quality.same_choice("int8-row", quality.own), quality.costs("int8-row")
+    claim.measured("agreeing_tokens", int(own.sum()))
+    claim.measured("agreement_tokens", own.numel())
+    gap = claim.given("perplexity_reference") - claim.given("perplexity_int8_row")
+    other = claim.given("public_domain_perplexity_int8_row") - claim.given("public_domain_perplexity_reference")
+    claim.measured("reference_over_gap", claim.given("perplexity_reference") / gap)
+    claim.measured("public_domain_gap_over_gap", other / gap)
+    claim.measured("direction_reverses", gap.low > 0 and other.low > 0)
+    claim.measured("cost", quality.pooled_cost_bound("int8-row"))
+    claim.measured("no_cost_found", {text: found.low <= 0 for text, found in costs.items()})
+    claim.measured("gap_is_noise", {text: found.contains(0) for text, found in costs.items()})
+    claim.measured("detectable_gap", quality.detectable_gap("int8-row", MAIN))
+    claim.measured("agreement", quality.agreements("int8-row"), "1")
+    claim.measured("divergence", quality.divergence("int8-row", BOOK), "nat")
+    dearer = [text for text, found in costs.items() if found.value > 0] or ["none"]
+    claim.note(f"The sign goes with the text: dearer than the reference on {', '.join(dearer)}, cheaper on the others.")
+
+
+@claim("quality.int8-memory")
+def test_int8_memory(claim: Claim, model: PreTrainedModel) -> None:
+    """Bytes of weights when exactly the projections are INT8 with an fp16 scale per row; no activations, no cache."""
+    from lib.quantization.packing import resident_bytes
+    from lib.quantization.schemes import SCHEMES
+    from lib.weight_stats import projection_weights
+
+    projections, parameters = projection_weights(model), dict(model.named_parameters())
+    for name, width in BYTES_PER_WEIGHT.items():
+        found = resident_bytes(SCHEMES["int8-row"], projections, parameters, width)
+        claim.measured(f"int8_over_{name}", {part: now / before for part, (now, before) in found.items()})
+    claim.condition("of the quantized matrices alone; the embedding and the norms stay as they are")
+
+
+@claim("quality.int8-tensor-cheap")
+def test_int8_tensor_cheap(claim: Claim, quality: Quality) -> None:
+    """One scale per matrix at 8 bits beside the reference and beside a scale per row, on every text and the battery."""
+    from lib.quantization.schemes import SCHEMES
+
+    scheme = SCHEMES["int8-tensor"]
+    claim.measured("bits", scheme.bits)
+    claim.measured("scales_per_matrix", scheme.scale_count(896, 4864))
+    difference = quality.perplexity(scheme.slug, MAIN).value - quality.perplexity(REFERENCE, MAIN).value
+    claim.measured("perplexity_cost", difference)
+    claim.measured("cost", quality.costs(scheme.slug))
+    claim.measured("tensor_over_row", quality.costs(scheme.slug, "int8-row"))
+    claim.measured("battery_answers_lost", quality.duel(REFERENCE, scheme.slug).first_only)
+
+
+@claim("quality.int4-tensor-destroys")
+def test_int4_tensor_destroys(claim: Claim, quality: Quality) -> None:
+    """INT4 with one scale per matrix beside a model that gives every token the same chance."""
+    claim.measured("perplexity", quality.perplexity("int4-tensor", MAIN))
+    claim.measured("worst_over_best", claim.given("perplexity") / claim.given("perplexity_best"))
+    vocabulary = quality.table.model.config.get_text_config().vocab_size
+    claim.measured("over_uniform_guess", {t: quality.perplexity("int4-tensor", t) / vocabulary for t in quality.texts})
+    claim.measured("agreeing_choices", max(found.value for found in quality.agreements("int4-tensor").values()))
+    claim.measured("worst_over_best_here", quality.ratio("int4-tensor", "nf4-b64"), "1")
+
+
+@claim("quality.granularity-is-all")
+def test_granularity_is_all(claim: Claim, quality: Quality, projections: Weights) -> None:
+    """The four rows in order on every text; then block and levels of the last step apart, at equal blocks and bits."""
+    from lib.quantization.schemes import SCHEMES
+
+    for name, scheme in {"tensor": LADDER[0], "row": LADDER[1], "group_128": LADDER[2]}.items():
+        claim.measured(f"perplexity_int4_{name}", quality.perplexity(scheme, MAIN))
+    claim.measured("perplexity_nf4", quality.perplexity(LADDER[3], MAIN))
+    claim.measured("bits", {scheme: SCHEMES[scheme].bits for scheme in LADDER})
+    claim.measured("group", SCHEMES["int4-g128"].group)
+    claim.measured("gain", {f"{a} → {b}": quality.pooled_cost(a, b) for a, b in pairwise(LADDER)})
+    by_text = {f"{a} → {b}, {t}": quality.cost(a, b, t) for a, b in pairwise(LADDER) for t in quality.texts}
+    claim.measured("gain_by_text", by_text, "nat per token")
+    claim.measured("levels_gain", {f"{size}": quality.cost(*pair, MAIN) for size, pair in SAME_BLOCK.items()})
+    claim.measured("bits_with_scales", {s: SCHEMES[s].bits_per_weight(896, 4864) for s in LADDER}, "bit")
+    claim.table(**nf4_gain_table(quality, projections))
+    claim.condition(
+        "four-bit codes; with their scales the four rows take 4.00 to 4.25 bits, and NF4 changes the levels too"
+    )
+
+
+@claim("quality.battery-blunt")
+def test_battery_blunt(claim: Claim, quality: Quality) -> None:
+    """What 16 questions tell of NF4 and INT4 in groups of 128, what a larger battery does; does the interval cover?"""
+    from lib.coverage import binomial_coverage, bootstrap_binomial_interval
+    from lib.proportions import detectable_difference, fewest_discordant
+
+    penalties = {"penalty on": default_penalty(quality.table.model), "penalty off": NO_PENALTY}
+    found = {name: quality.duel("nf4-b64", "int4-g128", SHORT, penalty) for name, penalty in penalties.items()}
+    claim.measured("perplexity_gap", claim.given("perplexity_int4_group_128") - claim.given("perplexity_nf4"))
+    claim.measured("group", 128)
+    claim.measured("questions_apart", abs(found["penalty on"].lead))
+    claim.measured("questions", len(quality.table.quizzes[SHORT].questions))
+    claim.measured("p_value", {name: duel.p_value for name, duel in found.items()})
+    claim.measured("fewest_questions_apart", fewest_discordant())
+    coverage = {f"{p}": binomial_coverage(bootstrap_binomial_interval, 16, p) for p in TRUE_SHARES}
+    claim.measured("bootstrap_coverage", coverage)
+    claim.condition("the model is right about half of the time, as far as the interval goes; the conclusion needs none")
+    shown = {f"{n} questions": detectable_difference(n, found["penalty off"].discordance) for n in (16, 200, 370, 1000)}
+    claim.measured("lead_that_a_battery_shows", shown, "1")
+    if LARGE in quality.table.quizzes:
+        claim.measured("lead_on_large_battery", quality.duel("nf4-b64", "int4-g128", LARGE).difference, "1")
+
+
+@claim("quality.penalty-off")
+def test_penalty_off(claim: Claim, quality: Quality) -> None:
+    """The battery of the two rows with the model's penalty and without, and proof of which was active."""
+    on, rows = default_penalty(quality.table.model), ("nf4-b64", "int4-g128")
+    changed = {penalty: sum(quality.changed_choices(row, penalty) for row in rows) for penalty in (on, NO_PENALTY)}
+    leads = {penalty: quality.duel(*rows, SHORT, penalty).lead for penalty in (on, NO_PENALTY)}
+    claim.measured("choices_changed_on", changed[on])
+    claim.measured("choices_changed_off", changed[NO_PENALTY])
+    claim.measured("answers_moved", sum(quality.moved_answers(row, on) for row in rows))
+    claim.measured("swapped_rows", 2 if leads[on] * leads[NO_PENALTY] < 0 else 0)
+    claim.measured("lead_of_nf4", {f"penalty {penalty}": lead for penalty, lead in leads.items()}, "question")
+    claim.protocol(penalty=on)
+
+
+@claim("quality.same-tokenizer")
+def test_same_tokenizer(claim: Claim, quality: Quality, corpora: dict[str, Corpus]) -> None:
+    """A table of byte pairs beside the model, per token of each and per byte of the same text."""
+    pairs = quality.byte_pairs(corpora[MAIN])
+    per_token = pairs.perplexity / quality.perplexity(REFERENCE, MAIN).value
+    per_byte = pairs.bits_per_byte / quality.bits_per_byte(REFERENCE, MAIN)
+    claim.measured("lower_per_token", per_token)
+    claim.measured("worse_per_byte", per_byte)
+    claim.measured("ranking_reversed", per_token < 1 < per_byte)
+    claim.measured("bits_per_byte", {t: quality.bits_per_byte(REFERENCE, t) for t in quality.texts}, "bit")
+    claim.note(
+        "Bits per byte compare across tokenizers. The same tokenizer is needed, not enough: window and text count too."
+    )
+
+
+@claim("quality.agreement-sharpest")
+def test_agreement_sharpest(claim: Claim, quality: Quality) -> None:
+    """Are the 144 choices independent, how many pairs of rows does each measure tell apart, and how does each fall?"""
+    from lib.quality_contrasts import largest_step
+
+    told = quality.pairs_told_apart(ROWS)
+    claim.measured("agreement_observations", quality.same_choice("int8-row", quality.own).numel())
+    claim.measured("battery_observations", len(quality.table.quizzes[SHORT].questions))
+    claim.measured("design_effect", quality.design_effects(s for s in CHAPTER_ROWS if s != "int4-tensor"))
+    claim.measured("effective_observations", quality.effective_observations(CHAPTER_ROWS), "token")
+    sizes = {"as in the table": (144, 2048), "of the same 144": (144, 144), "of the same 2048": (2048, 2048)}
+    lead = {name: told[f"agreement, {a}"] - told[f"loss, {b}"] for name, (a, b) in sizes.items()}
+    claim.measured("pairs_more_than_perplexity", lead)
+    claim.measured("pairs_more_than_battery", told["agreement, 144"] - told["battery, 16"])
+    claim.measured("pairs_told_apart", told, "pair")
+    falls = {"all": quality.falls(ROWS), "without the worst": quality.falls(r for r in ROWS if r != "int4-tensor")}
+    steps = {name: largest_step(fall.agreement) / largest_step(fall.battery) for name, fall in falls.items()}
+    claim.measured("largest_step_over_batterys", steps)
+    claim.condition("with the 2,048 tokens of the perplexity, and without the row that one scale per matrix destroys")
+
+
+@claim("quality.corpus-swap")
+def test_corpus_swap(claim: Claim, quality: Quality) -> None:
+    """The order of the rows on every text beside that on the first one; another text, other figures."""
+    others = [text for text in quality.texts if text != MAIN]
+    claim.measured("ladder_order", {text: quality.order(LADDER, text) == [*reversed(LADDER)] for text in others})
+    claim.measured("reversals", {text: quality.reversals(ROWS, text) for text in others})
+    perplexities = {t: [quality.perplexity(row, t).value for row in ROWS] for t in quality.texts}
+    claim.measured("other_figures", {text: perplexities[text] != perplexities[MAIN] for text in others})
+    for text in quality.texts:
+        claim.note(f"{text}, from best to worst: {', '.join(quality.order(ROWS, text))}.")

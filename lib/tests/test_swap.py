@@ -1,0 +1,91 @@
+"""Swapping quantized weights in and out, against quantizing each matrix by itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from lib.quantization.schemes import SCHEMES, Scheme
+from lib.quantization.swap import NotFinite, WeightSwap
+from lib.weight_stats import projection_weights
+
+
+@pytest.fixture
+def tiny() -> nn.Module:
+    config = AutoConfig.for_model(
+        "qwen2", hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=97, tie_word_embeddings=True,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def bits(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def places(model: nn.Module) -> list[int]:
+    return [p.data_ptr() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("slug", ["int8-tensor", "int4-row", "int4-g32", "affine4-g64", "nf4-b128"])
+def test_swapped_weights_against_reconstruct(tiny: nn.Module, slug: str) -> None:
+    """Groups of 32 divide 80 columns nowhere evenly, so the padded way is walked too."""
+    scheme = SCHEMES[slug]
+    expected = {name: scheme.reconstruct(w) for name, w in projection_weights(tiny).items()}
+    with WeightSwap(tiny).quantized(scheme):
+        found = projection_weights(tiny)
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_everything_is_back_bit_for_bit(tiny: nn.Module) -> None:
+    before, where, swap = bits(tiny), places(tiny), WeightSwap(tiny)
+    for slug in ("int8-row", "int4-tensor", "nf4-b64"):
+        with swap.quantized(SCHEMES[slug]):
+            assert places(tiny) != where
+    assert places(tiny) == where
+    assert all(torch.equal(tensor, before[name]) for name, tensor in tiny.state_dict().items())
+
+
+def test_everything_is_back_after_an_error(tiny: nn.Module) -> None:
+    before = bits(tiny)
+    with pytest.raises(KeyboardInterrupt), WeightSwap(tiny).quantized(SCHEMES["int4-row"]):
+        raise KeyboardInterrupt
+    assert all(torch.equal(tensor, before[name]) for name, tensor in tiny.state_dict().items())
+
+
+def test_only_projections_are_swapped(tiny: nn.Module) -> None:
+    before = bits(tiny)
+    with WeightSwap(tiny).quantized(SCHEMES["int4-row"]):
+        changed = {n for n, tensor in tiny.state_dict().items() if not torch.equal(tensor, before[n])}
+    assert changed == {f"{name}.weight" for name in projection_weights(tiny)}
+
+
+def test_no_scheme_is_the_model_itself(tiny: nn.Module) -> None:
+    where = places(tiny)
+    with WeightSwap(tiny).quantized(None) as same:
+        assert same is tiny
+        assert places(tiny) == where
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_not_finite_are_refused_by_name(tiny: nn.Module, bad: float) -> None:
+    tiny.model.layers[1].mlp.up_proj.weight.data[3, 4] = bad
+    with pytest.raises(NotFinite, match=r"layers\.1\.mlp\.up_proj"), WeightSwap(tiny).quantized(SCHEMES["int8-row"]):
+        pass
+
+
+def test_opposite_infinities_are_refused_too(tiny: nn.Module) -> None:
+    tiny.model.layers[0].mlp.up_proj.weight.data[0, :2] = torch.tensor([float("inf"), float("-inf")])
+    with pytest.raises(NotFinite), WeightSwap(tiny).quantized(SCHEMES["int8-row"]):
+        pass
+
+
+def test_swapped_weights_rejects_a_scheme_of_another_group(tiny: nn.Module) -> None:
+    """The wrong variant: one scale per row is not one per 16 weights."""
+    with WeightSwap(tiny).quantized(SCHEMES["int4-row"]):
+        found = projection_weights(tiny)["model.layers.0.mlp.up_proj"].clone()
+    original = projection_weights(tiny)["model.layers.0.mlp.up_proj"]
+    assert not torch.equal(found, Scheme("x", "x", "absmax", 4, 16).reconstruct(original))
