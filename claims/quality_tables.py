@@ -48,7 +48,7 @@ def chapter_table(quality: Quality, statement: Statement) -> dict[str, Any]:
 def corpora_table(quality: Quality) -> dict[str, Any]:
     """The cost of each row above the reference, by text, in nats per token."""
     columns = [Column("scheme", name_id="skema"), *(Column(text, "nat per token") for text in quality.texts)]
-    rows = [[_title(s), *(_cost(quality, s, text) for text in quality.texts)] for s in CHAPTER_ROWS]
+    rows = [[_title(s), *(_cost(quality, s, text) for text in quality.texts)] for s in quality.schemes]
     bits = ["bits per byte of the reference", *(quality.bits_per_byte(REFERENCE, text) for text in quality.texts)]
     return {
         "title": "The cost of each scheme by text: logarithm of its perplexity over the reference's",
@@ -71,7 +71,7 @@ def agreement_table(quality: Quality) -> dict[str, Any]:
     ]
     return {
         "title": "Agreement with the reference, teacher-forced", "columns": columns,
-        "rows": [_agreement_row(quality, scheme) for scheme in CHAPTER_ROWS],
+        "rows": [_agreement_row(quality, scheme) for scheme in quality.schemes],
         "title_id": "Kesesuaian dengan referensi, dengan prefix yang sama",
     }  # fmt: skip
 
