@@ -135,9 +135,7 @@ def test_granularity_is_all(claim: Claim, quality: Quality, projections: Weights
     claim.measured("levels_gain", {f"{size}": quality.cost(*pair, MAIN) for size, pair in SAME_BLOCK.items()})
     claim.measured("bits_with_scales", {s: SCHEMES[s].bits_per_weight(896, 4864) for s in LADDER}, "bit")
     claim.table(**nf4_gain_table(quality, projections))
-    claim.condition(
-        "four-bit codes; with their scales the four rows take 4.00 to 4.25 bits, and NF4 changes the levels too"
-    )
+    claim.note("Four bits are the codes': with their scales the rows take more, and NF4 changes the levels too.")
 
 
 @claim("quality.battery-blunt")
@@ -145,11 +143,12 @@ def test_battery_blunt(claim: Claim, quality: Quality) -> None:
     """What 16 questions tell of NF4 and INT4 in groups of 128, what a larger battery does; does the interval cover?"""
     from lib.coverage import binomial_coverage, bootstrap_binomial_interval
     from lib.proportions import detectable_difference, fewest_discordant
+    from lib.quantization.schemes import SCHEMES
 
     penalties = {"penalty on": default_penalty(quality.table.model), "penalty off": NO_PENALTY}
     found = {name: quality.duel("nf4-b64", "int4-g128", SHORT, penalty) for name, penalty in penalties.items()}
     claim.measured("perplexity_gap", claim.given("perplexity_int4_group_128") - claim.given("perplexity_nf4"))
-    claim.measured("group", 128)
+    claim.measured("group", SCHEMES["int4-g128"].group)
     claim.measured("questions_apart", abs(found["penalty on"].lead))
     claim.measured("questions", len(quality.table.quizzes[SHORT].questions))
     claim.measured("p_value", {name: duel.p_value for name, duel in found.items()})
@@ -187,16 +186,13 @@ def test_same_tokenizer(claim: Claim, quality: Quality, corpora: dict[str, Corpu
     claim.measured("worse_per_byte", per_byte)
     claim.measured("ranking_reversed", per_token < 1 < per_byte)
     claim.measured("bits_per_byte", {t: quality.bits_per_byte(REFERENCE, t) for t in quality.texts}, "bit")
-    claim.note(
-        "Bits per byte compare across tokenizers. The same tokenizer is needed, not enough: window and text count too."
-    )
+    claim.measured("perplexity_by_place_in_window", quality.perplexity_by_place(MAIN), "1")
+    claim.note("Bits per byte compare across tokenizers. One tokenizer is needed, not enough: the window counts too.")
 
 
 @claim("quality.agreement-sharpest")
 def test_agreement_sharpest(claim: Claim, quality: Quality) -> None:
     """Are the 144 choices independent, how many pairs of rows does each measure tell apart, and how does each fall?"""
-    from lib.quality_contrasts import largest_step
-
     told = quality.pairs_told_apart(ROWS)
     claim.measured("agreement_observations", quality.same_choice("int8-row", quality.own).numel())
     claim.measured("battery_observations", len(quality.table.quizzes[SHORT].questions))
@@ -208,8 +204,11 @@ def test_agreement_sharpest(claim: Claim, quality: Quality) -> None:
     claim.measured("pairs_more_than_battery", told["agreement, 144"] - told["battery, 16"])
     claim.measured("pairs_told_apart", told, "pair")
     falls = {"all": quality.falls(ROWS), "without the worst": quality.falls(r for r in ROWS if r != "int4-tensor")}
-    steps = {name: largest_step(fall.agreement) / largest_step(fall.battery) for name, fall in falls.items()}
-    claim.measured("largest_step_over_batterys", steps)
+    jumps = {name: fall.jump_over_batterys for name, fall in falls.items() if fall.both_fall}
+    if jumps:
+        claim.measured("largest_step_over_batterys", jumps)
+    else:
+        claim.not_measured("largest_step_over_batterys", "this model's battery does not fall along the rows")
     claim.condition("with the 2,048 tokens of the perplexity, and without the row that one scale per matrix destroys")
 
 
