@@ -103,7 +103,7 @@ def _chapter_row(quality: Quality, statement: Statement, scheme: str, penalty: f
     figures, name = statement.figures, f"perplexity_{scheme.replace('-', '_')}"
     row, reference = quality.row(scheme), figures[f"perplexity_{REFERENCE}"].interval()
     printed = figures[name].interval() if name in figures else None
-    told = row.scores[MAIN].finite
+    told = quality.is_number(scheme, MAIN) and quality.is_number(REFERENCE, MAIN)
     return [
         _title(scheme),
         None if printed is None else float(printed.value),
@@ -112,13 +112,13 @@ def _chapter_row(quality: Quality, statement: Statement, scheme: str, penalty: f
         quality.ratio(scheme, REFERENCE) if told else NOT_A_NUMBER,
         NOT_A_NUMBER if row.broken else sum(quality.right(scheme, SHORT, NO_PENALTY)),
         NOT_A_NUMBER if row.broken else sum(quality.right(scheme, SHORT, penalty)),
-        int(quality.same_choice(scheme, quality.own).sum()) if row.scores[quality.own].finite else NOT_A_NUMBER,
+        int(quality.same_choice(scheme, quality.own).sum()) if quality.is_number(scheme, quality.own) else NOT_A_NUMBER,
     ]
 
 
 def _agreement_row(quality: Quality, scheme: str) -> list[Any]:
     texts = (quality.own, MAIN, BOOK)
-    if not all(quality.row(scheme).scores[text].finite for text in texts):
+    if not all(quality.is_number(name, text) for text in texts for name in (scheme, REFERENCE)):
         return [_title(scheme), *[NOT_A_NUMBER] * 9]
     own, main = (quality.same_choice(scheme, text) for text in texts[:2])
     parted = [at for at in first_divergences(own) if at is not None]
@@ -130,7 +130,8 @@ def _agreement_row(quality: Quality, scheme: str) -> list[Any]:
 
 
 def _cost(quality: Quality, scheme: str, text: str) -> Any:
-    return quality.cost(scheme, REFERENCE, text) if quality.row(scheme).scores[text].finite else NOT_A_NUMBER
+    told = quality.is_number(scheme, text) and quality.is_number(REFERENCE, text)
+    return quality.cost(scheme, REFERENCE, text) if told else NOT_A_NUMBER
 
 
 def _levels_shares(found: Sequence[float]) -> list[float | None]:
