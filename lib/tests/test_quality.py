@@ -74,7 +74,11 @@ def test_visit_against_one_measurement_at_a_time(tiny: PreTrainedModel) -> None:
     assert torch.equal(row.of("prose").loss, alone.loss)
     assert row.replies["short"][1.2] == replies
     assert row.of("prose").divergence is None
-    assert row.of(OWN).divergence is not None
+    first = reference.of(OWN).hidden
+    with WeightSwap(tiny).quantized(SCHEMES["int4-row"]):
+        apart = score(tiny, open_head(tiny), TEXTS[OWN], reference=first).divergence
+    assert torch.equal(row.of(OWN).divergence, apart)
+    assert float(apart.mean()) > 1e-3  # of another model, not of itself
     assert reference.scheme == REFERENCE
     assert reference.flops == row.flops - 2 * TEXTS[OWN][:, 1:].numel() * VOCAB * 64  # the second output embedding
 
@@ -106,7 +110,9 @@ def test_int8_stays_closer_than_int4(tiny: PreTrainedModel) -> None:
 
 def test_own_text_is_compared_where_the_reference_wrote_it(tiny: PreTrainedModel) -> None:
     reference, row = visits(tiny, "int4-row")
-    assert same_choice(row, reference, OWN, 3).shape == (3, 3)
+    everywhere = row.of(OWN).top == reference.of(OWN).top
+    assert not torch.equal(everywhere[:, :3], everywhere[:, -3:])  # or the next line could not tell them apart
+    assert torch.equal(same_choice(row, reference, OWN, 3), everywhere[:, -3:].double())
     assert same_choice(row, reference, "prose", 3).shape == (4, 11)
     assert bool(same_choice(reference, reference, OWN, 3).all())
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from lib.quantization import nf4
 from lib.quantization.schemes import SCHEMES, Scheme
 
 # A scale stored in fp16 is off by at most 2^-11 of itself (round to nearest, normal numbers).
@@ -91,3 +93,14 @@ def test_registry_is_read_only_and_keyed_by_slug() -> None:
     with pytest.raises(TypeError):
         SCHEMES["x"] = SCHEMES["int4-row"]  # type: ignore[index]
     assert math.isclose(SCHEMES["nf4-b64"].bits_per_weight(896, 4864), 4.25)
+
+
+@pytest.mark.parametrize(("slug", "levels"), [("nf4-b64", nf4.nf4_levels()), ("even4-b64", nf4.even_levels())])
+def test_schemes_by_levels_against_the_nearest_level(slug: str, levels: np.ndarray) -> None:
+    """Each weight over its block's stored absmax goes to the nearest level, found here by trying all sixteen."""
+    weights = torch.randn(4, 128, generator=torch.Generator().manual_seed(3))
+    blocks = weights.reshape(-1, 64)
+    scale = blocks.abs().amax(1, keepdim=True).half().float()
+    book = torch.tensor(levels, dtype=torch.float32)
+    nearest = (blocks[..., None] / scale[..., None] - book).abs().argmin(-1)
+    assert torch.allclose(SCHEMES[slug].reconstruct(weights), (book[nearest] * scale).reshape(4, 128))
