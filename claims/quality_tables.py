@@ -49,10 +49,9 @@ def corpora_table(quality: Quality) -> dict[str, Any]:
     """The cost of each row above the reference, by text, in nats per token."""
     columns = [Column("scheme", name_id="skema"), *(Column(text, "nat per token") for text in quality.texts)]
     rows = [[_title(s), *(_cost(quality, s, text) for text in quality.texts)] for s in quality.schemes]
-    bits = ["bits per byte of the reference", *(quality.bits_per_byte(REFERENCE, text) for text in quality.texts)]
     return {
         "title": "The cost of each scheme by text: logarithm of its perplexity over the reference's",
-        "columns": columns, "rows": [*rows, bits],
+        "columns": columns, "rows": rows,
         "title_id": "Biaya tiap skema per teks: logaritma perplexity dibagi perplexity referensi",
     }  # fmt: skip
 
@@ -61,10 +60,10 @@ def agreement_table(quality: Quality) -> dict[str, Any]:
     """The same next token in the same context, on the model's own text and on ours, and the whole distribution."""
     columns = [
         Column("scheme", name_id="skema"),
-        Column("own text, of 144", name_id="teks sendiri, dari 144"),
-        Column(f"{MAIN}, of {quality.texts[MAIN][:, 1:].numel():,}"),
+        Column("own text, share of 144 tokens", name_id="teks sendiri, bagian dari 144 token"),
+        Column(f"{MAIN}, share of {quality.texts[MAIN][:, 1:].numel():,} tokens"),
         Column("continuations that part", name_id="lanjutan yang berpisah"),
-        Column("median token of parting", name_id="median token saat berpisah"),
+        Column("parting at token, median", name_id="berpisah pada token ke-, median"),
         *(Column(f"KL divergence on {BOOK}, {name}", "nat") for name in ("mean", "median", "99th percentile")),
         Column("lead of the reference's choice where both agree", "logit"),
         Column("and where they differ", "logit"),
@@ -91,7 +90,7 @@ def nf4_gain_table(quality: Quality, projections: Mapping[str, Tensor]) -> dict[
         f"other next token, {MAIN}": [1 - float(quality.same_choice(s, MAIN).mean()) for s in schemes],
         "bits per weight": [SCHEMES[s].bits_per_weight(896, 4864) for s in schemes],
     }
-    rows = [[name, *found, *_levels_shares(found)] for name, found in by_measure.items()]
+    rows = [[name, *map(_short, [*found, *_levels_shares(found)])] for name, found in by_measure.items()]
     return {
         "title": "From INT4 in groups of 128 to NF4 in blocks of 64: block size or levels",
         "columns": columns, "rows": rows,
@@ -108,8 +107,8 @@ def _chapter_row(quality: Quality, statement: Statement, scheme: str, penalty: f
         _title(scheme),
         None if printed is None else float(printed.value),
         quality.perplexity(scheme, MAIN) if told else NOT_A_NUMBER,
-        None if printed is None or reference is None else float(printed.value / reference.value),
-        quality.ratio(scheme, REFERENCE) if told else NOT_A_NUMBER,
+        None if printed is None or reference is None else _short(float(printed.value / reference.value)),
+        _short(quality.ratio(scheme, REFERENCE)) if told else NOT_A_NUMBER,
         NOT_A_NUMBER if row.broken else sum(quality.right(scheme, SHORT, NO_PENALTY)),
         NOT_A_NUMBER if row.broken else sum(quality.right(scheme, SHORT, penalty)),
         int(quality.same_choice(scheme, quality.own).sum()) if quality.is_number(scheme, quality.own) else NOT_A_NUMBER,
@@ -121,11 +120,12 @@ def _agreement_row(quality: Quality, scheme: str) -> list[Any]:
     if not all(quality.is_number(name, text) for text in texts for name in (scheme, REFERENCE)):
         return [_title(scheme), *[NOT_A_NUMBER] * 9]
     own, main = (quality.same_choice(scheme, text) for text in texts[:2])
-    parted = [at for at in first_divergences(own) if at is not None]
+    parted = [at + 1 for at in first_divergences(own) if at is not None]
     leads = near_ties(main, quality.lead(MAIN))
     return [
         _title(scheme), share(own), share(main), len(parted), median(parted) if parted else None,
-        *quality.divergence(scheme, BOOK).values(), leads.get("where they agree"), leads.get("where they differ"),
+        *map(_short, quality.divergence(scheme, BOOK).values()),
+        *(_short(leads.get(f"where they {what}")) for what in ("agree", "differ")),
     ]  # fmt: skip
 
 
@@ -140,6 +140,11 @@ def _levels_shares(found: Sequence[float]) -> list[float | None]:
     if start <= end:
         return [None, None]
     return [shares_of_gain(start, over_block, end)["second"], shares_of_gain(start, over_levels, end)["first"]]
+
+
+def _short(value: float | None) -> float | None:
+    """Four significant digits: the measurement knows no more, and the record of the aspects keeps them all."""
+    return None if value is None else float(f"{value:.4g}")
 
 
 def _title(scheme: str) -> str:

@@ -1,7 +1,7 @@
-"""A language model of next to nothing: how often each byte follows another. For comparisons that must go wrong.
+"""A language model of next to nothing: how often each byte follows another (a bigram model of bytes).
 
-Its tokens are bytes, so its perplexity per token is small whatever it knows: about 10 on English prose, of which
-half a dozen letters would do. Per byte of text it is several times worse than any trained model.
+For comparisons that must go wrong. Its tokens are bytes, so its perplexity per token is small whatever it knows, about
+10 on English prose; per byte of text it is far worse than any trained model.
 """
 
 from __future__ import annotations
