@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from claims.quality_tables import agreement_table, chapter_table, corpora_table, nf4_gain_table
 from fixtures.quality import CHAPTER_ROWS, REFERENCE
 from fixtures.quality_workload import BOOK, LARGE, MAIN, NO_PENALTY, SHORT, default_penalty
-from lib.intervals import Estimate
+from lib.intervals import Estimate, as_estimate
 from reports.claim import Claim, claim
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def test_int8_row_free(claim: Claim, quality: Quality) -> None:
     claim.measured("cost", quality.pooled_cost_bound("int8-row"))
     claim.measured("no_cost_found", {text: found.low <= 0 for text, found in costs.items()})
     claim.measured("gap_is_noise", {text: found.contains(0) for text, found in costs.items()})
-    claim.measured("detectable_gap", quality.detectable_gap("int8-row", MAIN))
+    claim.measured("largest_noise", (costs[MAIN].high - costs[MAIN].low) / 2)
+    claim.measured("gap_found_four_times_in_five", quality.detectable_gap("int8-row", MAIN), "nat per token")
     claim.measured("agreement", quality.agreements("int8-row"), "1")
     claim.measured("divergence", quality.divergence("int8-row", BOOK), "nat")
     claim.measured("cost_by_text", costs, "nat per token")
@@ -116,7 +117,9 @@ def test_int8_tensor_cheap(claim: Claim, quality: Quality) -> None:
     claim.measured("perplexity_cost", difference)
     claim.measured("cost", quality.costs(scheme.slug))
     claim.measured("tensor_over_row", quality.costs(scheme.slug, "int8-row"))
-    claim.measured("battery_answers_lost", quality.duel(REFERENCE, scheme.slug).first_only)
+    penalties = {"penalty on": default_penalty(quality.table.model), "penalty off": NO_PENALTY}
+    lost = {name: quality.duel(REFERENCE, scheme.slug, SHORT, p).difference for name, p in penalties.items()}
+    claim.measured("battery_share_lost", lost)
 
 
 @claim("quality.int4-tensor-destroys")
@@ -185,7 +188,10 @@ def test_penalty_off(claim: Claim, quality: Quality) -> None:
     claim.measured("swapped_rows", 2 if leads[on] * leads[NO_PENALTY] < 0 else 0)
     claim.measured("places_changed", leads[on] * leads[NO_PENALTY] < 0)
     claim.measured("lead_of_nf4", {f"penalty {penalty}": lead for penalty, lead in leads.items()}, "question")
-    claim.protocol(penalty=on)
+    configured = getattr(quality.table.model.generation_config, "repetition_penalty", None) == on
+    claim.protocol(
+        penalty=on, penalty_from="the model's files" if configured else "the chapter's model; ours names none"
+    )
 
 
 @claim("quality.same-tokenizer")
@@ -205,11 +211,16 @@ def test_same_tokenizer(claim: Claim, quality: Quality, corpora: dict[str, Corpu
 @claim("quality.agreement-sharpest")
 def test_agreement_sharpest(claim: Claim, quality: Quality) -> None:
     """Are the 144 choices independent, how many pairs of rows does each measure tell apart, and how does each fall?"""
-    told = quality.pairs_told_apart(ROWS)
+    told = quality.pairs_told_apart(CHAPTER_ROWS)  # the reference agrees with itself by definition
     claim.measured("agreement_observations", quality.same_choice("int8-row", quality.own).numel())
     claim.measured("battery_observations", len(quality.table.quizzes[SHORT].questions))
-    claim.measured("design_effect", quality.design_effects(s for s in CHAPTER_ROWS if s != "int4-tensor"))
-    claim.measured("effective_observations", quality.effective_observations(CHAPTER_ROWS), "token")
+    worth = quality.effective_observations(CHAPTER_ROWS)
+    claim.measured(
+        "design_effect", {scheme: as_estimate(quality.own_tokens) / found for scheme, found in worth.items()}
+    )
+    claim.measured("effective_observations", worth, "token")
+    prose = quality.design_effects(s for s in CHAPTER_ROWS if s != "int4-tensor")
+    claim.measured("design_effect_on_prose", prose, "1")
     sizes = {"as in the table": (144, 2048), "of the same 144": (144, 144), "of the same 2048": (2048, 2048)}
     lead = {name: told[f"agreement, {a}"] - told[f"loss, {b}"] for name, (a, b) in sizes.items()}
     claim.measured("pairs_more_than_perplexity", lead)
@@ -221,7 +232,6 @@ def test_agreement_sharpest(claim: Claim, quality: Quality) -> None:
         claim.measured("largest_step_over_batterys", jumps)
     else:
         claim.not_measured("largest_step_over_batterys", "this model's battery does not fall along the rows")
-    claim.condition("with the 2,048 tokens of the perplexity, and without the row that one scale per matrix destroys")
 
 
 @claim("quality.corpus-swap")
