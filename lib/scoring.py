@@ -1,8 +1,8 @@
 """What a model makes of given text: the loss of every token, its own choice there, and how far it is from another's.
 
-One forward pass over the body, then the output embedding in pieces of a few positions: the logits of a whole text
-(0.6 MB per position for a vocabulary of 151,936) never exist at once. The two are run apart, so `open_head` checks
-once, on a few tokens, that head(body(ids)) is what the model itself computes.
+One forward pass over the body, then the output embedding block by block (lib/streamed_logits.py): the logits of a
+text never exist at once. The two are run apart, so `open_head` checks once, on a few tokens, that head(body(ids)) is
+what the model itself computes.
 
 Protocol of every figure made here: a window is a row of token ids; its first token is context only, every other is
 scored once given all tokens before it in the window; loss in nats, logits in fp32, sums in fp64.
@@ -11,14 +11,14 @@ scored once given all tokens before it in the window; loss in nats, logits in fp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-PIECE = 128  # positions whose logits exist at once: 78 MB at a vocabulary of 151,936
+from lib.streamed_logits import read_logits
+
 ROWS_TOGETHER = 1024  # tokens in one pass of the body: every pass reads all weights once, and by then that is 3 % of it
 PROBE_TOKENS = 4
 # Two orders of the same fp32 products: a few thousand roundings of 2^-24 each, on logits of the size of the largest.
@@ -69,10 +69,11 @@ def score(  # noqa: PLR0913 (a pass, and what to keep of it)
         raise ValueError(f"windows are (at least one, at least two tokens), not {tuple(ids.shape)}")
     hidden = torch.cat([_hidden(model, rows[:, :-1]) for rows in _batches(ids)])  # (B, n, D)
     targets = ids[:, 1:].to(hidden.device)
-    pieces = _pieces(head, hidden, targets, reference, keep_lead)
-    columns = [torch.cat(column).reshape(targets.shape) for column in zip(*pieces, strict=True)]
-    named = dict(zip(_column_names(reference is not None, keep_lead), columns, strict=True))
-    return Scores(**named, hidden=hidden if keep_hidden else None)
+    flat = None if reference is None else reference.flatten(0, 1)
+    read = read_logits(hidden.flatten(0, 1), head, targets.flatten(), reference=flat, with_lead=keep_lead)
+    kept = {name: _like(getattr(read, name), targets) for name in ("lead", "divergence")}
+    loss, top = read.loss.reshape(targets.shape), read.top.reshape(targets.shape)
+    return Scores(loss, top, hidden=hidden if keep_hidden else None, **kept)
 
 
 @torch.no_grad()
@@ -116,50 +117,5 @@ def _batches(ids: Tensor) -> tuple[Tensor, ...]:
     return torch.split(ids, max(1, ROWS_TOGETHER // ids.shape[1]))
 
 
-def _column_names(with_reference: bool, keep_lead: bool) -> list[str]:
-    return ["loss", "top"] + ["divergence"] * with_reference + ["lead"] * keep_lead
-
-
-def _pieces(
-    head: Tensor, hidden: Tensor, targets: Tensor, reference: Tensor | None, keep_lead: bool
-) -> Iterator[list[Tensor]]:
-    flat, wanted = hidden.flatten(0, 1), targets.flatten()
-    theirs = None if reference is None else reference.flatten(0, 1)
-    buffers = [head.new_empty(PIECE, head.shape[0]) for _ in range(1 if theirs is None else 2)]
-    for start in range(0, len(flat), PIECE):
-        part = slice(start, start + PIECE)
-        logits = _logits(flat[part], head, buffers[0])
-        lead = [_lead(logits)] if keep_lead else []
-        best, top = logits.max(1)  # the first of several maxima
-        chosen = logits.gather(1, wanted[part][:, None])[:, 0]
-        if theirs is None:
-            log_total = _log_total(logits, best)
-            yield [(log_total - chosen).double(), top, *lead]
-        else:
-            log_total = torch.logsumexp(logits, 1)
-            divergence = _divergence(_logits(theirs[part], head, buffers[1]), logits, log_total)
-            yield [(log_total - chosen).double(), top, divergence, *lead]
-
-
-def _logits(hidden: Tensor, head: Tensor, buffer: Tensor) -> Tensor:
-    """hidden (n, D) → (n, V), into the buffer: fresh memory for every piece costs as much as the product."""
-    return torch.mm(hidden, head.T, out=buffer[: len(hidden)])
-
-
-def _lead(logits: Tensor) -> Tensor:
-    best = logits.topk(2, dim=1).values
-    return best[:, 0] - best[:, 1]
-
-
-def _log_total(logits: Tensor, best: Tensor) -> Tensor:
-    """log of the sum of exponentials of each row, (n,); overwrites the logits, which saves two passes over them."""
-    return logits.sub_(best[:, None]).exp_().sum(1).log() + best
-
-
-def _divergence(theirs: Tensor, ours: Tensor, our_log_total: Tensor) -> Tensor:
-    """KL(theirs ‖ ours) in nats, (n,); overwrites both arguments. Rounding below zero is cut off."""
-    their_log_total = torch.logsumexp(theirs, 1)
-    torch.sub(theirs, ours, out=ours)
-    theirs.sub_(their_log_total[:, None]).exp_()
-    expected: Tensor = torch.linalg.vecdot(theirs, ours)
-    return (expected - their_log_total + our_log_total).clamp_min(0).double()
+def _like(column: Tensor | None, targets: Tensor) -> Tensor | None:
+    return None if column is None else column.reshape(targets.shape)
