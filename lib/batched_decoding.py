@@ -1,8 +1,8 @@
 """Greedy replies to many prompts at once, under several repetition penalties, each as if it were alone.
 
 Rows are padded on the left, hidden by the attention mask, and carry their own positions, so models with absolute
-positions are right too. One prefill serves every penalty. What a batch changes is the order of summation: tokens equal
-those of a solo run except where two logits are closer than rounding.
+positions are right too. Penalties share a row until their choices part. What a batch changes is the order of
+summation: tokens equal those of a solo run except where two logits are closer than rounding.
 
 The penalty is the one transformers applies (Keskar et al., 2019, arXiv:1909.05858, over prompt and reply): the logit of
 an id seen before is divided by it when positive and multiplied when negative, once however often it was seen. Padding
@@ -45,46 +45,43 @@ class Reply:
 
 @dataclass
 class _Batch:
-    """The rows still being written, R of them, each one prompt under one penalty.
+    """The rows still being written, R of them; a row serves every penalty whose choices have been the same so far.
 
-    logits: (R, vocab) of the next token. history: (R, n) ids so far. mask: (R, n), 0 for padding. penalties: (R, 1).
+    logits: (R, vocab) of the next token. history: (R, n) ids so far. mask: (R, n), 0 for padding.
     """
 
     cache: Cache
     logits: Tensor
     history: Tensor
     mask: Tensor
-    penalties: Tensor
 
-    def repeated(self, penalties: Sequence[float]) -> _Batch:
-        """Every row once per penalty: row i becomes rows i·k … i·k + k - 1."""
-        times, rows = len(penalties), len(self.history)
-        self.cache.batch_repeat_interleave(times)
-        logits, history, mask = (t.repeat_interleave(times, 0) for t in (self.logits, self.history, self.mask))
-        return _Batch(self.cache, logits, history, mask, logits.new_tensor(penalties).repeat(rows)[:, None])
-
-    def choices(self) -> tuple[Tensor, Tensor]:
-        """(R,) ids chosen under the penalty, (R,) whether the raw logits would have chosen another."""
+    def raw_choices(self) -> Tensor:
+        """(R,) ids of the highest logits. Raises BrokenLogits."""
         raw = greedy_choice(self.logits[:, None])
         if not self.logits.gather(1, raw).isfinite().all():  # argmax takes NaN for the largest
             raise BrokenLogits("the model's logits are not numbers (NaN or infinite)")
-        chosen = greedy_choice(penalised(self.logits, self.history, self.penalties)[:, None])
-        return chosen[:, 0], (chosen != raw)[:, 0]
+        return raw[:, 0]
 
-    def keep(self, rows: Tensor) -> None:
-        """Drop every row but these (indices)."""
-        self.cache.batch_select_indices(rows)
-        self.logits, self.history = self.logits[rows], self.history[rows]
-        self.mask, self.penalties = self.mask[rows], self.penalties[rows]
+    def choices(self, penalty: float) -> Tensor:
+        """(R,) ids chosen under a penalty."""
+        per_row = self.logits.new_full((len(self.logits), 1), penalty)
+        return greedy_choice(penalised(self.logits, self.history, per_row)[:, None])[:, 0]
 
-    def advance(self, model: PreTrainedModel, tokens: Tensor) -> None:
-        """Append one token (R,) to every row and compute the logits after it."""
-        self.history = torch.cat([self.history, tokens[:, None]], dim=1)
+    def take(self, rows: Sequence[int]) -> None:
+        """Go on with these rows only; a row named twice goes on as two."""
+        if list(rows) == list(range(len(self.history))):
+            return
+        index = torch.tensor(rows, device=self.history.device)
+        self.cache.batch_select_indices(index)
+        self.logits, self.history, self.mask = (t[index] for t in (self.logits, self.history, self.mask))
+
+    def advance(self, model: PreTrainedModel, tokens: Sequence[int]) -> None:
+        """Append one token to every row and compute the logits after it."""
+        column = torch.tensor(tokens, device=self.history.device)[:, None]
+        self.history = torch.cat([self.history, column], dim=1)
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
         positions = self.mask.sum(1, keepdim=True) - 1
-        logits = decode_step(
-            model, tokens[:, None], self.cache, attention_mask=self.mask, position_ids=positions
-        )  # fmt: skip
+        logits = decode_step(model, column, self.cache, attention_mask=self.mask, position_ids=positions)
         self.logits = logits[:, -1].float()
 
 
@@ -106,16 +103,12 @@ def greedy_replies(  # noqa: PLR0913 (each is a fact of the protocol that a call
     """
     _refuse_bad_input(prompts, penalties, max_new_tokens, batch)
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    replies: dict[int, list[Reply]] = {}
-    for start in range(0, len(order), batch):
+    written = [[_Draft(penalty) for penalty in penalties] for _ in prompts]
+    for start in range(0, len(order) if max_new_tokens and penalties else 0, batch):
         members = order[start : start + batch]
-        written = [_Draft() for _ in range(len(members) * len(penalties))]
-        if max_new_tokens and written:
-            rows = prefilled(model, [prompts[i] for i in members], share_prefix).repeated(penalties)
-            _write(model, rows, written, max_new_tokens, frozenset(end_ids))
-        done = [draft.reply() for draft in written]
-        replies |= {i: done[n * len(penalties) : (n + 1) * len(penalties)] for n, i in enumerate(members)}
-    return [[replies[i][k] for i in range(len(prompts))] for k in range(len(penalties))]
+        rows = prefilled(model, [prompts[i] for i in members], share_prefix)
+        _write(model, rows, [written[i] for i in members], max_new_tokens, frozenset(end_ids))
+    return [[written[i][k].reply() for i in range(len(prompts))] for k in range(len(penalties))]
 
 
 def penalised(logits: Tensor, history: Tensor, penalties: Tensor) -> Tensor:
@@ -154,14 +147,14 @@ def prefilled(model: PreTrainedModel, prompts: Sequence[Tensor], share_prefix: b
     else:
         filled = prefill(model, history, attention_mask=mask, position_ids=positions)
         cache, logits = filled.cache, filled.logits
-    rows = logits[:, -1].float()
-    return _Batch(cache, rows, history, mask, torch.ones_like(rows[:, :1]))
+    return _Batch(cache, logits[:, -1].float(), history, mask)
 
 
 class _Draft:
-    """A reply in the making."""
+    """A reply in the making, under one penalty."""
 
-    def __init__(self) -> None:
+    def __init__(self, penalty: float) -> None:
+        self.penalty = penalty
         self.tokens: list[int] = []
         self.ended = False
         self.changed = 0
@@ -176,22 +169,33 @@ class _Draft:
 
 
 def _write(
-    model: PreTrainedModel, rows: _Batch, written: Sequence[_Draft], limit: int, end_ids: Collection[int]
+    model: PreTrainedModel, rows: _Batch, written: Sequence[list[_Draft]], limit: int, end_ids: Collection[int]
 ) -> None:
-    """Fill the drafts, one per row; a row that has ended leaves the batch at once."""
+    """Fill the drafts; written: those of each row. A row parts where they do, and leaves the batch when all ended."""
     alive = list(written)
     for step in range(limit):
-        chosen, changed = rows.choices()
-        for draft, token, differs in zip(alive, chosen.tolist(), changed.tolist(), strict=True):
-            draft.add(token, differs, end_ids)
-        on = [row for row, draft in enumerate(alive) if not draft.ended]
-        if not on or step == limit - 1:
+        raw = rows.raw_choices().tolist()
+        chosen = {p: rows.choices(p).tolist() for p in {draft.penalty for drafts in alive for draft in drafts}}
+        parted = []
+        for row, drafts in enumerate(alive):
+            for draft in drafts:
+                token = chosen[draft.penalty][row]
+                draft.add(token, token != raw[row], end_ids)
+            parted += [(row, *part) for part in _by_last_token(drafts).items()]
+        if not parted or step == limit - 1:
             return
-        if len(on) < len(alive):
-            kept = torch.tensor(on, device=chosen.device)
-            rows.keep(kept)
-            alive, chosen = [alive[row] for row in on], chosen[kept]
-        rows.advance(model, chosen)
+        kept, tokens, alive = (list(column) for column in zip(*parted, strict=True))
+        rows.take(kept)
+        rows.advance(model, tokens)
+
+
+def _by_last_token(drafts: Sequence[_Draft]) -> dict[int, list[_Draft]]:
+    """The drafts that go on, together where they ended in the same token."""
+    parts: dict[int, list[_Draft]] = {}
+    for draft in drafts:
+        if not draft.ended:
+            parts.setdefault(draft.tokens[-1], []).append(draft)
+    return parts
 
 
 def _padded(row: Tensor, filler: Tensor, shared: int, width: int) -> Tensor:
