@@ -114,7 +114,7 @@ def _hidden(model: PreTrainedModel, ids: Tensor) -> Tensor:
 
 
 def _batches(ids: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(ids, max(1, ROWS_TOGETHER // ids.shape[1]))
+    return torch.split(ids, max(1, ROWS_TOGETHER // (ids.shape[1] - 1)))
 
 
 def _like(column: Tensor | None, targets: Tensor) -> Tensor | None:
