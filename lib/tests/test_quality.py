@@ -80,7 +80,13 @@ def test_visit_against_one_measurement_at_a_time(tiny: PreTrainedModel) -> None:
     assert torch.equal(row.of(OWN).divergence, apart)
     assert float(apart.mean()) > 1e-3  # of another model, not of itself
     assert reference.scheme == REFERENCE
-    assert reference.flops == row.flops - 2 * TEXTS[OWN][:, 1:].numel() * VOCAB * 64  # the second output embedding
+
+
+def test_a_divergence_costs_a_second_output_embedding(tiny: PreTrainedModel) -> None:
+    texts, swap = Workload(TEXTS, frozenset({OWN}), {}), WeightSwap(tiny)
+    reference = visit(tiny, swap, None, texts, END)
+    row = visit(tiny, swap, SCHEMES["int4-row"], texts, END, reference=reference)
+    assert row.flops - reference.flops == 2 * TEXTS[OWN][:, 1:].numel() * VOCAB * 64
 
 
 def test_flops_against_torchs_counter(tiny: PreTrainedModel) -> None:
