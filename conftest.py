@@ -12,4 +12,7 @@ pytest_plugins = [
     "fixtures.corpora",
     "fixtures.battery",
     "fixtures.quality",
+    "fixtures.timing",
+    "fixtures.memory_limits",
+    "fixtures.slow",
 ]

@@ -6,6 +6,7 @@ Torch is imported by the tests that need tensors, so that those with arithmetic 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reports.claim import Claim, claim
@@ -14,7 +15,14 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from fixtures.timing import Timings
+    from lib.intervals import Estimate
+
 PROMPT, REPLY = 40, 256  # the chapter's prompt, and the reply of its memory measurement: 295 positions at the end
+TOKENS, SHORT_REPLY, PASS_STRIDE = 48, 12, 4  # the chapter's reply; one to see growth; passes timed: every fourth
+REPLY_LENGTHS = (1, 2, 4, 12, 24, 48, 96)  # the last is extrapolated
+SHORT_TEXTS = (1, 4, 8, 16, 32)  # positions of passes that a cache would hardly save
+PASSES_BUDGET_S, HEAD_BUDGET_S = 12.0, 4.0
 PREFIX, SEQUENCE = 24, 40  # positions compared, and positions of the longer computation
 LOOP_TOKENS, SHORT_LOOP = 16, 8
 FP32_TOKENS, TIE_TOKENS = 6, 2  # the first token comes out of the prefill, the same computation with and without
@@ -98,6 +106,48 @@ def test_output_identical(claim: Claim, model: PreTrainedModel, tokenizer: PreTr
     claim.protocol(fp32_choices=full.tokens, tokens_in_16_bits=TIE_TOKENS)
 
 
+@claim("kv-cache.ninefold")
+def test_ninefold(claim: Claim, model: PreTrainedModel, timings: Timings) -> None:
+    """Random tokens, 40 + 48, batch 1, fp32; a quarter of all passes, in an order drawn anew each round.
+
+    The interval is Student's t around a straight line through the timed passes. The printed factor needs its machine.
+    """
+    from lib.lockstep import (
+        EVERY,
+        KEPT,
+        LAST,
+        called,
+        factors,
+        generation_factor,
+        growth,
+        lockstep_actions,
+        pass_over_step,
+        passes_of,
+        predicted_factor,
+        timed_passes,
+        warmed,
+    )
+
+    numbers = timed_passes(TOKENS, PASS_STRIDE)
+    rounds = warmed(timings.rounds(lockstep_actions(model, PROMPT, numbers, SHORT_TEXTS)), called(EVERY, numbers[-1]))
+
+    def factor(kind: str, tokens: int) -> Estimate:
+        return generation_factor(passes_of(rounds, numbers, kind), tokens)
+
+    rounds.until(lambda: claim.settles("faster", factor(EVERY, TOKENS)), PASSES_BUDGET_S)
+    claim.measured("speedup", factor(EVERY, TOKENS))
+    claim.measured("tokens", TOKENS)
+    claim.measured("faster", {kind: factor(kind, TOKENS) for kind in KEPT})
+    claim.measured("growth", {k: growth(passes_of(rounds, numbers, k), TOKENS, SHORT_REPLY) for k in KEPT})
+    timings_printed = claim.given("prefill_s"), claim.given("step_s")
+    claim.measured("predicted_from_its_own_timings", predicted_factor(*timings_printed, PROMPT, TOKENS))
+    for kind in (EVERY, LAST):
+        by_length = factors(passes_of(rounds, numbers, kind), REPLY_LENGTHS)
+        claim.measured(f"factor_by_tokens, {kind}", {tokens: f.value for tokens, f in by_length.items()}, "1")
+    claim.measured("whole_pass_over_step", pass_over_step(rounds, numbers, SHORT_TEXTS), "1")
+    claim.protocol(**rounds.facts(), prompt=PROMPT, passes_timed=len(numbers), dtype="float32")
+
+
 @claim("kv-cache.head-matrix")
 def test_head_matrix(claim: Claim) -> None:
     """One explicit head, really run: the largest matrix of scores alive, and everything alive at the peak."""
@@ -118,6 +168,23 @@ def test_head_matrix(claim: Claim) -> None:
     claim.measured("ratio_with_keys_and_values", total["uncached"] / total["cached"])
     claim.measured("units_of_67_mb", sorted(conventions("67", "MB", scores.storage_bytes)))
     claim.measured("units_of_16_kb", sorted(conventions("16", "KB", one_row.storage_bytes)))
+
+
+@claim("kv-cache.head-scaling")
+def test_head_scaling(claim: Claim, timings: Timings) -> None:
+    """One head in fp32, scores written out: slopes over a short and a long range of contexts, recomputed and cached."""
+    from lib.head_scaling import CACHED, RECOMPUTED, head_actions, measured_slopes, operation_slope, sizes_of, step_ms
+
+    for name, ranges in {"uncached": RECOMPUTED, "cached": CACHED}.items():
+        cached, sizes = name == "cached", sizes_of(ranges)
+        rounds = timings.rounds(head_actions(sizes, HEAD_DIM, cached, timings.model.device))
+        slopes = partial(measured_slopes, rounds, ranges, HEAD_DIM, cached)
+        rounds.until(lambda name=name, slopes=slopes: claim.settles(f"slope_{name}", slopes()), HEAD_BUDGET_S)
+        claim.measured(f"power_{name}", operation_slope(sizes, HEAD_DIM, cached))
+        claim.measured(f"slope_{name}", slopes())
+        claim.measured(f"step_ms_{name}", step_ms(rounds, sizes, HEAD_DIM, cached), "ms")
+        claim.protocol(**{f"{fact}_{name}": value for fact, value in rounds.facts().items()})
+    claim.condition("contexts long enough for the fixed cost of a call to vanish")
 
 
 @claim("kv-cache.mac-sums")

@@ -1,6 +1,7 @@
 """The memory budget: one sum, three printed token counts, and the term that the prose leaves out.
 
-No model and no torch: everything here is exact arithmetic on figures that the chapter prints.
+No model and no torch: everything but the last claim is exact arithmetic on figures that the chapter prints. That one
+takes the sum to a real card.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from lib.budget import (
     Cell,
@@ -37,6 +39,9 @@ from lib.units import (
     verdicts,
 )
 from reports.claim import Claim, claim
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 GIB = unit_bytes("GiB", "binary")
 RESERVE = 3 * GIB // 2  # not in the prose: the one round number inside the range that `reserves` finds
@@ -200,6 +205,27 @@ def test_fits_is_wrong_question(claim: Claim) -> None:
     claim.measured("tokens_where_weights_fit", {f"{c.card} {c.model} {c.scheme}": c.tokens for c in fitting}, "token")
     claim.measured("fewest_tokens_with_no_reserve", min(cell.tokens for cell in table(0) if cell.weights_fit), "token")
     claim.note("7B in int8 on 8 GB is the sharper case: 6.5 of 8 GiB, and not one token beside a reserve of 1.5 GiB.")
+
+
+@claim("memory-budget.real-gpu")
+def test_real_gpu(claim: Claim, model: PreTrainedModel) -> None:
+    """The longest context from which one request can still decode a token, fp16, on a card of 8 GiB or less.
+
+    A larger card is held to 8 GiB for torch's allocator; the driver's own memory lies outside of that limit. One
+    request with one growing cache: many requests, and other ways to keep a cache, are not covered.
+    """
+    import torch
+
+    from lib.reached_context import reached_context
+
+    found = reached_context(model, torch.float16, card_bytes=8 * GIB)
+    predicted = {"nothing": found.predicted(), "1.5 GiB": found.predicted(RESERVE)}
+    claim.measured("reached_over_predicted", {name: found.tokens / max(1, n) for name, n in predicted.items()})
+    claim.measured("tokens_reached", found.tokens, "token")
+    claim.measured("tokens_predicted", predicted, "token")
+    claim.measured("tokens_missing_per_step", found.step_bytes / found.bytes_per_token, "token")
+    claim.measured("bytes_outside_the_allocator", found.outside_bytes, "byte")
+    claim.protocol(room_bytes=found.room_bytes, weights_bytes=found.weights_bytes, dtype="float16", batch=1)
 
 
 FINER = (Fraction(17, 4), Fraction(9, 2))  # 16-bit scales per 64 and per 32 weights

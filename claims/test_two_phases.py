@@ -1,11 +1,36 @@
-"""Prefill and decode. The timings come with a later issue; the arithmetic of the printed ones is settled here."""
+"""Prefill and decode, as arithmetic of the printed timings and as ratios measured on this machine.
+
+Every timed claim is a ratio within interleaved rounds (lib/timing); seconds are shown, never compared. Batch 1, fp32,
+the model's own attention, one row of logits per pass.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from claims.timed import over_first, roofline, step_by_step, until_settled
+from claims.timed_tables import decode_table, prefill_table
+from fixtures.timing import (
+    CACHED,
+    CHAPTER_PROMPT,
+    CONTEXTS,
+    LONG_LAYERS,
+    LONG_PROMPTS,
+    PROMPTS,
+    STEP,
+    STREAMED,
+    TALK,
+    TURN,
+)
 from reports.claim import Claim, claim
+
+if TYPE_CHECKING:
+    from fixtures.timing import Timings
 
 REPLY_TOKENS = 48  # of the same run, printed in kv-cache.ninefold; the first of them comes out of the prefill
 MS_PER_S = 1000
+FLAT_BUDGET_S = 30.0  # three claims read these rounds, and a tenth of a step is a fine difference
+SHORTEST, LONGEST = CONTEXTS[0], CONTEXTS[2]  # of the chapter's table; the longer ones look for its end
 
 
 @claim("two-phases.phase-arithmetic")
@@ -21,3 +46,106 @@ def test_phase_arithmetic(claim: Claim) -> None:
     claim.measured("prompt_is_cheaper", prompt_s_per_token.high < decode_s.low)
     rounded = claim.given("decode_ms") / claim.given("prompt_ms_per_token")
     claim.measured("decode_over_prompt_from_the_rounded_figures", rounded, unit="1")
+
+
+@claim("two-phases.prefill-cheaper")
+def test_prefill_cheaper(claim: Claim, timings: Timings) -> None:
+    """One decode step after 40 tokens against prefills of 16 to 1,024, per token. Batch 1 only."""
+    rounds = timings.prompts
+    until_settled(
+        claim,
+        rounds,
+        {"decode_over_prefill": lambda: {p: rounds.ratio(STEP, over=str(p)) * p for p in PROMPTS}},
+    )
+    claim.measured("prompt_ms_per_token", MS_PER_S / CHAPTER_PROMPT * rounds.seconds(str(CHAPTER_PROMPT)))
+    claim.measured("decode_ms_per_token", MS_PER_S * rounds.seconds(STEP))
+
+
+@claim("two-phases.prefill-table")
+def test_prefill_table(claim: Claim, timings: Timings) -> None:
+    """Prefills of 16 to 1,024 tokens through the whole model; beyond, two layers of it stand for all."""
+    from lib.step_actions import pass_cost
+
+    rounds, beyond = timings.prompts, timings.long_prompts
+    names, long_names = [str(p) for p in PROMPTS], [str(p) for p in LONG_PROMPTS]
+    # the last step of the table is too close to even to be decided: the one over three steps is not
+    coarse = [str(p) for p in (PROMPTS[0], PROMPTS[2], PROMPTS[-1])]
+    until_settled(claim, rounds, {"total": lambda: step_by_step(rounds, names)})
+    beyond.until(lambda: claim.settles("per_token", step_by_step(beyond, long_names, per=True)), budget_s=15)
+    falls = step_by_step(rounds, coarse, per=True) | step_by_step(beyond, long_names, per=True)
+    claim.measured("per_token", falls)
+    claim.condition(f"up to some {PROMPTS[-1]} tokens; beyond, attention makes every further token dearer")
+    claim.measured("tokens_until_arithmetic_dominates", timings.knee, unit="token")
+    claim.protocol(layers_beyond_the_table=LONG_LAYERS)
+    last = PROMPTS[-1]
+    roofline(claim, timings, rounds, longest=(str(last), pass_cost(timings.model, 0, positions=last)))
+    prefill_table(claim, rounds, PROMPTS)
+
+
+@claim("two-phases.decode-flat")
+def test_decode_flat(claim: Claim, timings: Timings) -> None:
+    """One decode step over filled caches of 16 to 16,384 tokens, relative to the shortest."""
+    rounds = timings.contexts
+    longer = [name for name in rounds.actions if name != str(SHORTEST)]
+    until_settled(claim, rounds, {"slowdown": lambda: over_first(rounds, str(SHORTEST), longer)}, FLAT_BUDGET_S)
+    claim.measured("shortest_context", SHORTEST)
+    claim.measured("longest_context", LONGEST)
+    claim.measured("context_ratio", LONGEST // SHORTEST)
+    claim.condition(f"up to the table's {LONGEST:,} tokens, and not far beyond")
+    decode_table(claim, timings)
+
+
+@claim("two-phases.weights-hide-attention")
+def test_weights_hide_attention(claim: Claim, timings: Timings) -> None:
+    """What the cache adds to a step, as a share of it; beside it, what its bytes alone would."""
+    from lib.step_actions import pass_cost
+
+    rounds, base = timings.contexts, str(SHORTEST)
+    longer = [name for name in rounds.actions if name != base]
+    until_settled(claim, rounds, {"attention_share": lambda: {n: 1 - rounds.ratio(base, over=n) for n in longer}})
+    claim.measured("weights", timings.weights_read)
+    short = pass_cost(timings.model, SHORTEST).read_bytes
+    shares = {n: 1 - short / pass_cost(timings.model, int(n)).read_bytes for n in longer}
+    claim.measured("share_of_bytes", shares, unit="1")
+    claim.measured("context_whose_cache_is_as_large_as_the_weights", timings.cache_as_large_as_weights, unit="token")
+    claim.condition(f"up to {LONGEST:,} tokens")
+    roofline(claim, timings, rounds, step=(base, pass_cost(timings.model, SHORTEST)))
+
+
+@claim("two-phases.ttft-is-prefill")
+def test_ttft_is_prefill(claim: Claim, timings: Timings) -> None:
+    """Time to the first streamed item, text included, against the prefill alone; then with the earlier turns cached."""
+    rounds = timings.conversation
+    until_settled(
+        claim,
+        rounds,
+        {
+            "ttft_over_prefill": lambda: {
+                p: rounds.ratio(f"first token {p}", over=f"prefill {p}") for p in (TURN, TALK)
+            },
+            "growth": lambda: {
+                "nothing": rounds.ratio(f"first token {TALK}", over=f"first token {TURN}"),
+                "everything before the question": rounds.ratio("resumed", over=f"first token {TURN}"),
+            },
+        },
+    )
+    claim.condition(
+        "as long as every turn is read again from the start; with the cache kept, only the new tokens count"
+    )
+    claim.protocol(question_tokens=TURN, conversation_tokens=TALK)
+
+
+@claim("two-phases.steady-stream")
+def test_steady_stream(claim: Claim, timings: Timings) -> None:
+    """Streamed tokens against bare steps; then the last step of a reply against its first, for ever longer replies."""
+    rounds, contexts = timings.reply, timings.contexts
+    longer = [name for name in contexts.actions if name != str(SHORTEST)]
+    until_settled(claim, rounds, {"rate_times_step": lambda: rounds.ratio("steps", over="stream")})
+    until_settled(
+        claim,
+        contexts,
+        {"last_over_first": lambda: {f"{int(n) - SHORTEST:,}": contexts.ratio(n, over=str(SHORTEST)) for n in longer}},
+    )
+    claim.measured("tokens_per_second", rounds.rate("stream", STREAMED), unit="token/s")
+    claim.condition(f"for replies of up to {LONGEST - SHORTEST:,} tokens")
+    claim.protocol(context=CACHED, streamed=STREAMED)

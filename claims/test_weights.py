@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from fixtures.quality_readings import Quality
+    from fixtures.timing import Timings
     from lib.quantization.errors import ErrorTable
     from lib.tensor_scale import TensorScaleProfile
 
@@ -40,6 +41,11 @@ LADDER = ("int4-tensor", "int4-row", "int4-g128", "nf4-b64")
 NEARLY_ALL = 0.99  # the share of a matrix's weights that "the ordinary ones, that is, all" stands for
 EVERY = 8  # rows sampled for block statistics: some 700,000 blocks of 64, far more than any share below needs
 BLOCKS = (128, 64, 32)
+CACHED = 64  # tokens, as in the chapter's batch table
+STEP_BUDGET_S = 12.0
+BOTH_SIDES = "int8 times int8"  # quantizes activations too: beside the point here, shown for comparison
+READ_AS_STORED = ("int8", "int4")  # formats with a kernel that reads the stored codes; 16 bits are hardly codes
+LADDER_OF_BITS = (("fp32", "bf16"), ("bf16", "int8"), ("int8", "int4"), ("bf16", "int4, dequantized first"))
 TAKEN_OUT = ("none", "the largest", "the 10 largest", "1 in 10,000", "1 in 1,000")
 
 
@@ -294,3 +300,35 @@ def test_nf4_beats_g128(claim: Claim, weight_errors: ErrorTable, fine_grained: l
     claim.measured("lower_loss", quality.pooled_cost("int4-g128", "nf4-b64"))
     claim.measured("higher_agreement", quality.pooled_agreement_gap("nf4-b64", "int4-g128"))
     claim.condition("INT4 is symmetric, or blocks hold 64 weights or more: at 32 an affine INT4 leaves less error")
+
+
+@claim("weights.fewer-bytes-faster")
+def test_fewer_bytes_faster(claim: Claim, model: PreTrainedModel, timings: Timings) -> None:
+    """Whole decode steps over 64 cached tokens, batch 1, every linear layer in the format, the output embedding too.
+
+    Kernels that read the stored codes, and 4 bits without such a kernel.
+    """
+    from claims.timed import over_first
+    from lib.low_bit_linear import step_bytes, weight_formats
+    from lib.step_actions import decode_action
+
+    copies = weight_formats(model)
+    held = {name: step_bytes(copied) for name, copied in copies.items()}
+    rounds = timings.rounds({name: decode_action(copied, CACHED) for name, copied in copies.items()})
+    narrower = [name for name in copies if name not in {"fp32", BOTH_SIDES}]
+    codes = [name for name in copies if name in READ_AS_STORED]
+    down = {f"{wide} to {name}": (name, wide) for wide, name in LADDER_OF_BITS if name in copies}
+    figures = {
+        "step_over_fp32": lambda: over_first(rounds, "fp32", narrower),
+        "step_over_wider": lambda: {step: rounds.ratio(*pair) for step, pair in down.items()},
+        "time_over_bytes": lambda: {n: rounds.ratio(n, over="fp32") * (held["fp32"] / held[n]) for n in codes},
+    }
+    rounds.until(lambda: all(claim.settles(name, value()) for name, value in figures.items()), STEP_BUDGET_S)
+    for name, value in figures.items():
+        claim.measured(name, value())
+    claim.measured("step_ms", {name: rounds.seconds(name) * 1000 for name in copies}, "ms")
+    claim.measured("bytes_over_fp32", {name: size / held["fp32"] for name, size in held.items()}, "1")
+    limit = timings.limits.read
+    claim.measured("share_of_read_limit", {n: rounds.rate(n, size / limit) for n, size in held.items()}, "1")
+    claim.condition("torch carries a kernel that reads the codes; none does for NF4's uneven levels")
+    claim.protocol(**rounds.facts(), context=CACHED, batch=1)

@@ -133,17 +133,21 @@ def peak_of(program: Callable[[], T]) -> tuple[T, Peak]:
     return result, peak
 
 
-def allocator_peak_bytes(program: Callable[[], object], device: torch.device) -> int | None:
-    """The CUDA allocator's peak over what was resident before, in bytes; None where there is no such allocator."""
+def allocator_peak_bytes(program: Callable[[], object], device: torch.device, cuda: Any = torch.cuda) -> int | None:
+    """The CUDA allocator's peak over what was resident before, in bytes; None where there is no such allocator.
+
+    cuda: the module torch.cuda, or something with its synchronize, memory_allocated, reset_peak_memory_stats and
+    max_memory_allocated. What the allocator rounds up counts: blocks of 512 bytes, larger ones above 1 MiB.
+    """
     if device.type != "cuda":
         return None
     gc.collect()
-    torch.cuda.synchronize(device)
-    resident = torch.cuda.memory_allocated(device)
-    torch.cuda.reset_peak_memory_stats(device)
+    cuda.synchronize(device)
+    resident = int(cuda.memory_allocated(device))
+    cuda.reset_peak_memory_stats(device)
     program()
-    torch.cuda.synchronize(device)
-    return torch.cuda.max_memory_allocated(device) - resident
+    cuda.synchronize(device)
+    return int(cuda.max_memory_allocated(device)) - resident
 
 
 def _tensors(tree: object) -> Iterator[Tensor]:

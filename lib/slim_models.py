@@ -54,6 +54,27 @@ def cast_copy(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
     return twin
 
 
+def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
+    """A model of the first layers of another: the same weights, not copied, with its embeddings and last norm."""
+    config = copy.deepcopy(model.config)
+    text = config.get_text_config()
+    text.num_hidden_layers, text.layer_types = layers, text.layer_types and text.layer_types[:layers]
+    with torch.device("meta"):
+        part: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
+    part.load_state_dict(model.state_dict(), strict=False, assign=True)
+    part.tie_weights()
+    for name, buffer in model.named_buffers():
+        _set_buffer(part, name, buffer)
+    part.eval()
+    return part
+
+
+def _set_buffer(model: nn.Module, name: str, buffer: torch.Tensor) -> None:
+    """Rotary frequencies and the like are no part of a state dict."""
+    owner, _, last = name.rpartition(".")
+    model.get_submodule(owner).register_buffer(last, buffer, persistent=False)
+
+
 def _layer_types(config: PretrainedConfig, wanted: list[str] | None) -> list[str]:
     return wanted or ["full_attention"] * config.num_hidden_layers
 

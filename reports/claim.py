@@ -10,6 +10,7 @@ import pytest
 from lib.intervals import Estimate
 from reports.judge import Aspect, Measured, aspect_of, context, judge
 from reports.ledger import GIVEN, Figure, Statement
+from reports.plots import Axis, Curve, Plot, PlotError, plot_of
 from reports.tables import Cell, Column, Table, TableError, table_of
 from reports.verdict import Verdict, combine
 
@@ -46,6 +47,7 @@ class Claim:
         self.aspects: dict[str, Aspect] = {}
         self.notes: list[str] = []
         self.tables: list[Table] = []
+        self.plots: list[Plot] = []
         self.condition_text = ""
         self.protocol_facts: dict[str, Any] = {}
         self._abilities = abilities
@@ -56,6 +58,10 @@ class Claim:
         if name in self.aspects:
             raise ValueError(f"{self.statement.id}: {name!r} measured twice")
         self.aspects[name] = context(name, value, unit) if figure is None else self._judge(figure, value)
+
+    def settles(self, name: str, value: Measured) -> bool:
+        """Whether this value would decide a declared figure: for measurements that go on until they do."""
+        return self._judge(self.statement.figures[name], value).verdict is not Verdict.UNRESOLVED
 
     def given(self, name: str) -> Estimate:
         """The printed interval of a figure that the test reasons from (relation ``given``: it need not be measured)."""
@@ -74,6 +80,12 @@ class Claim:
         if any(known.title == title for known in self.tables):
             raise TableError(f"{self.statement.id}: table {title!r} handed over twice")
         self.tables.append(table_of(title, columns, rows, title_id))
+
+    def plot(self, title: str, *, x: Axis, y: Axis, curves: Sequence[Curve], title_id: str = "") -> None:
+        """Show measured curves. Decides nothing. Raises PlotError for what cannot be drawn."""
+        if any(known.title == title for known in self.plots):
+            raise PlotError(f"{self.statement.id}: plot {title!r} handed over twice")
+        self.plots.append(plot_of(title, x, y, curves, title_id))
 
     def note(self, text: str) -> None:
         """A remark for the reader of the report."""
@@ -102,7 +114,7 @@ class Claim:
         lacking = missing_needs(figure.needs, self._abilities)
         if lacking:
             return aspect_of(figure, Verdict.NOT_MEASURED, lacking, value)
-        return judge(figure, value)
+        return judge(figure, value, cautious=self.statement.warrant == "timed")
 
 
 def aspects_as_json(aspects: Mapping[str, Aspect], on_record: Mapping[str, Verdict]) -> dict[str, dict[str, Any]]:

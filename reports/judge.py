@@ -41,9 +41,13 @@ class Aspect:
     unit: str
 
 
-def judge(figure: Figure, measured: Measured) -> Aspect:
-    """The verdict of one figure. Raises MeasurementError when the value does not fit the relation."""
-    verdict, reason = _decide(figure, measured)
+def judge(figure: Figure, measured: Measured, cautious: bool = False) -> Aspect:
+    """The verdict of one figure. Raises MeasurementError when the value does not fit the relation.
+
+    cautious: where a figure fails at some cases and the others are open, refuted and conditional are both possible;
+    then it is unresolved. For what is measured anew each time and must not come out now as the one, now as the other.
+    """
+    verdict, reason = _decide(figure, measured, cautious)
     return aspect_of(figure, verdict, reason, measured)
 
 
@@ -61,7 +65,7 @@ def context(name: str, measured: Any, unit: str) -> Aspect:
     return Aspect(name, None, "context", None, as_json(measured), None, "", unit)
 
 
-def _decide(figure: Figure, measured: Measured) -> tuple[Verdict, str]:
+def _decide(figure: Figure, measured: Measured, cautious: bool) -> tuple[Verdict, str]:
     if not all(is_finite(value) for value in _scalars(measured)):
         return Verdict.UNRESOLVED, "the measured value is not a finite number"
     if figure.relation == GIVEN:
@@ -69,7 +73,7 @@ def _decide(figure: Figure, measured: Measured) -> tuple[Verdict, str]:
     if figure.relation in TREND_RELATIONS:
         return _judge_trend(figure, measured)
     if isinstance(measured, Mapping):
-        return _judge_cases(figure, measured)
+        return _judge_cases(figure, measured, cautious)
     if not isinstance(measured, Scalar):
         raise MeasurementError(f"{figure.name!r}: relation {figure.relation!r} cannot take {type(measured).__name__}")
     return _judge_scalar(figure, measured)
@@ -108,7 +112,7 @@ def _judge_trend(figure: Figure, measured: Measured) -> tuple[Verdict, str]:
     return verdict, "" if verdict is Verdict.HOLDS else f"not {figure.relation} at every step"
 
 
-def _judge_cases(figure: Figure, cases: Mapping[Any, Scalar]) -> tuple[Verdict, str]:
+def _judge_cases(figure: Figure, cases: Mapping[Any, Scalar], cautious: bool) -> tuple[Verdict, str]:
     if not cases:
         raise MeasurementError(f"{figure.name!r}: no cases were measured")
     verdicts = {str(case): _judge_scalar(figure, value)[0] for case, value in cases.items()}
@@ -120,8 +124,11 @@ def _judge_cases(figure: Figure, cases: Mapping[Any, Scalar]) -> tuple[Verdict, 
     )
     if not groups[Verdict.REFUTED]:
         return (Verdict.UNRESOLVED, reason) if groups[Verdict.UNRESOLVED] else (Verdict.HOLDS, "")
-    mixed = figure.over is not None and groups[Verdict.HOLDS]
-    return (Verdict.CONDITIONAL if mixed else Verdict.REFUTED), reason
+    if figure.over is None:
+        return Verdict.REFUTED, reason
+    if groups[Verdict.HOLDS]:
+        return Verdict.CONDITIONAL, reason
+    return (Verdict.UNRESOLVED if cautious and groups[Verdict.UNRESOLVED] else Verdict.REFUTED), reason
 
 
 def _published(figure: Figure) -> dict[str, Any]:

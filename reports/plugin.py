@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reports.benchmark_run import BenchmarkRun, asked_for, prepare
 from reports.claim import Claim
 from reports.evidence import EvidenceInUse
 from reports.ledger import LedgerError
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
+    prepare(config)
     if config.getoption("numprocesses", None) and config.getoption("dist", "no") == "no":
         # A section's claims share tables: keep a file on one worker. (loadgroup, the finer tool, silently stops
         # grouping on pytest 9.2: pytest-xdist#1386.)
@@ -47,6 +49,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
+    if asked_for(config):
+        config.pluginmanager.register(BenchmarkRun(), "claims-benchmark-run")
+        return
     folder = config.rootpath / config.getini("claims_dir")
     paths = [(config.invocation_params.dir / arg.partition("::")[0]).resolve() for arg in config.args]
     if not folder.is_dir() or not any(_touches(path, folder) for path in paths):
@@ -153,7 +158,7 @@ class Recorder:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.run.records:
             self.pages = self.run.finish(interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
-        if self.run.records and not self.run.measured_anything() and not _benchmarks_only(self.config):
+        if self.run.records and not self.run.measured_anything():
             session.exitstatus = session.exitstatus or pytest.ExitCode.NO_TESTS_COLLECTED
         self.run.evidence.close()
 
@@ -170,10 +175,6 @@ class Recorder:
 def _shown(page: Path, config: pytest.Config) -> Path:
     here = config.invocation_params.dir
     return page.relative_to(here) if page.is_relative_to(here) else page
-
-
-def _benchmarks_only(config: pytest.Config) -> bool:
-    return bool(config.getoption("benchmark_only", False))
 
 
 def _touches(path: Path, folder: Path) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from reports.claim import Claim, aspects_as_json
 from reports.ledger import Ledger, Statement
+from reports.plots import plot_as_json
 from reports.subject import NOTHING, Subject
 from reports.tables import table_as_json
 from reports.verdict import Outcome, Verdict, has_moved, outcome_of
@@ -31,6 +32,7 @@ def measured_record(claim: Claim, verdict: Verdict, subject: Subject) -> Record:
         "aspects": aspects_as_json(claim.aspects, expected),
         "notes": list(claim.notes),
         "tables": [table_as_json(table) for table in claim.tables],
+        "plots": [plot_as_json(plot) for plot in claim.plots],
         "condition": claim.condition_text,
         "protocol": dict(claim.protocol_facts),
     }
@@ -93,7 +95,7 @@ def _blank(statement: Statement, subject: Subject) -> Record:
         "standing": statement.standing, "says": statement.says, "says_id": statement.says_id,
         "where": statement.where, "warrant": statement.warrant, "needs": list(statement.needs), "reason": "",
         "error": "", "erratum": statement.erratum, "erratum_id": statement.erratum_id, "aspects": {}, "notes": [],
-        "tables": [], "condition": "", "protocol": {}, "model": subject.model and dict(subject.model),
+        "tables": [], "plots": [], "condition": "", "protocol": {}, "model": subject.model and dict(subject.model),
     }  # fmt: skip
 
 

@@ -45,10 +45,10 @@ class ClaimsRun:
 
     def subject_for(self, statement: Statement) -> Subject:
         """What the statement is tested on; nothing is resolved or imported for one that needs no model."""
-        needs = set(statement.needs).union(*(f.needs for f in statement.figures.values()))
+        needs = frozenset(statement.needs).union(*(f.needs for f in statement.figures.values()))
         if not needs:
             return NOTHING
-        return self.config.hook.pytest_claim_subject(config=self.config) or NOTHING
+        return self.config.hook.pytest_claim_subject(config=self.config, needs=needs) or NOTHING
 
     def gate(self, statement: Statement) -> None:
         """Skip, before any fixture is set up, a claim that this run cannot measure."""

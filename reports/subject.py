@@ -39,5 +39,5 @@ class SubjectHooks:
     """The hook by which the fixtures tell the reports what is being tested."""
 
     @pytest.hookspec(firstresult=True)
-    def pytest_claim_subject(self, config: pytest.Config) -> Subject | None:
-        """Describe the model and the machine of this run; called when a claim with needs is about to run."""
+    def pytest_claim_subject(self, config: pytest.Config, needs: frozenset[str]) -> Subject | None:
+        """Describe the model and the machine of this run; called when a claim with these needs is about to run."""

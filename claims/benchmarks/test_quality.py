@@ -1,10 +1,10 @@
-"""One visit of the quality table against the straightforward script. `pytest claims/benchmarks --benchmark-only`."""
+"""One visit of the quality table against the straightforward script. `pytest claims/ -m slow --benchmark-only`."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
     from torch import Tensor
 
+    from fixtures.progress import Progress
     from fixtures.quality import QualityTable
     from lib.quality import Quiz, Row, Workload
 
@@ -25,21 +26,17 @@ AT_LEAST = 2.5  # what one pass per text, batches and few logits must gain over 
 SAME_LOSS = 1e-4
 
 
-@pytest.fixture
-def only_benchmarks(pytestconfig: pytest.Config) -> None:
-    """A benchmark of minutes runs when benchmarks were asked for, not with every test run."""
-    if not pytestconfig.getoption("--benchmark-only"):
-        pytest.skip("minutes: run with --benchmark-only")
-
-
-@pytest.mark.usefixtures("only_benchmarks")
-def test_visit_against_the_straightforward_script(benchmark: BenchmarkFixture, quality_table: QualityTable) -> None:
+@pytest.mark.slow
+def test_visit_against_the_straightforward_script(
+    benchmark: BenchmarkFixture, quality_table: QualityTable, progress: Progress
+) -> None:
     """The chapter's workload for one scheme, both ways in turn: equal losses, choices and replies, and the ratio."""
     from lib.quality import Workload
 
     texts = {"own": quality_table.own_text, MAIN: quality_table.texts[MAIN]}
     workload = Workload(texts, frozenset(), {SHORT: quality_table.quizzes[SHORT]})
-    ours, script = _interleaved(quality_table, workload)
+    rounds = progress(range(ROUNDS), "rounds of visit and script")
+    ours, script = _interleaved(quality_table, workload, rounds)
     benchmark.pedantic(lambda: _visit(quality_table, workload), rounds=1)
     ratio = statistics.median(script[1]) / statistics.median(ours[1])
     benchmark.extra_info |= {"script_s": script[1], "visit_s": ours[1], "script_over_visit": ratio}
@@ -48,9 +45,11 @@ def test_visit_against_the_straightforward_script(benchmark: BenchmarkFixture, q
         pytest.xfail(f"the script takes {ratio:.2f} times as long, {AT_LEAST} are asked for")
 
 
-def _interleaved(table: QualityTable, workload: Workload) -> tuple[tuple[Row, list[float]], tuple[dict, list[float]]]:
+def _interleaved(
+    table: QualityTable, workload: Workload, rounds: Iterable[int]
+) -> tuple[tuple[Row, list[float]], tuple[dict, list[float]]]:
     visit_s, script_s = [], []
-    for _ in range(ROUNDS):
+    for _ in rounds:
         row, seconds = _timed(lambda: _visit(table, workload))
         visit_s.append(seconds)
         found, seconds = _timed(lambda: _script(table, workload))

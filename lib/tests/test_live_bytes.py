@@ -180,3 +180,115 @@ def test_deepcopied_modules_count_once_per_copy() -> None:
 
 def test_no_allocator_to_read_on_a_cpu() -> None:
     assert allocator_peak_bytes(chain, torch.device("cpu")) is None
+
+
+CUDA = torch.device("cuda")
+BLOCK = 512  # bytes; torch's CUDA allocator hands out multiples of it (kMinBlockSize) …
+SMALL_POOL = (
+    2**20
+)  # … and splits to it only blocks of at most this size (kSmallSize); larger ones keep up to 1 MiB more
+
+
+class FakeAllocator:
+    """What torch.cuda says of its allocator, for programs that `take` and `give`; frees show up when synchronised."""
+
+    def __init__(self, resident: int, peak: int) -> None:
+        self.current, self.peak, self.freed = resident, peak, 0
+        self.log: list[str] = []
+
+    def take(self, size: int) -> None:
+        self.current += size
+        self.peak = max(self.peak, self.current)
+
+    def give(self, size: int) -> None:
+        self.freed += size
+
+    def synchronize(self, device: torch.device) -> None:
+        self._note("synchronize", device)
+        self.current, self.freed = self.current - self.freed, 0
+
+    def memory_allocated(self, device: torch.device) -> int:
+        self._note("allocated", device)
+        return self.current
+
+    def reset_peak_memory_stats(self, device: torch.device) -> None:
+        self._note("reset", device)
+        self.peak = self.current
+
+    def max_memory_allocated(self, device: torch.device) -> int:
+        self._note("peak", device)
+        return self.peak
+
+    def program(self) -> None:
+        self.log.append("program")
+        self.take(300)
+        self.give(200)
+        self.synchronize(CUDA)
+        self.take(150)
+
+    def _note(self, call: str, device: torch.device) -> None:
+        assert device == CUDA
+        self.log.append(call)
+
+
+class NeverReset(FakeAllocator):
+    def reset_peak_memory_stats(self, device: torch.device) -> None:
+        """Forgotten, as in the wrong variant."""
+
+
+def test_allocator_peak_against_a_hand_made_program() -> None:
+    """Resident 1,000; the program holds 300, then 100 and 150 more. The earlier peak of 9,000 is not its own."""
+    assert allocator_peak_bytes((fake := FakeAllocator(1000, 9000)).program, CUDA, fake) == 300
+
+
+def test_allocator_peak_rejects_a_peak_that_was_not_reset() -> None:
+    assert allocator_peak_bytes((fake := NeverReset(1000, 9000)).program, CUDA, fake) == 8000
+
+
+class WaitsTooLate(FakeAllocator):
+    """The wrong variant: nothing is waited for before the program."""
+
+    def synchronize(self, device: torch.device) -> None:
+        if "program" in self.log:
+            super().synchronize(device)
+
+
+@pytest.mark.parametrize(("fake", "peak"), [(FakeAllocator(1000, 1000), 300), (WaitsTooLate(1000, 1000), 0)])
+def test_allocator_peak_rejects_earlier_work_that_is_still_running(fake: FakeAllocator, peak: int) -> None:
+    """400 of the resident bytes go free as soon as somebody waits; then the program's 300 hide in their place."""
+    fake.give(400)
+
+    def program() -> None:
+        fake.log.append("program")
+        fake.synchronize(CUDA)
+        fake.take(300)
+
+    assert allocator_peak_bytes(program, CUDA, fake) == peak
+
+
+def test_allocator_is_read_with_everything_finished_on_both_sides() -> None:
+    fake = FakeAllocator(0, 0)
+    allocator_peak_bytes(lambda: fake.log.append("program"), CUDA, fake)
+    assert fake.log == ["synchronize", "allocated", "reset", "program", "synchronize", "peak"]
+
+
+def small_tensors(count: int, values: int) -> Callable[[], Tensor]:
+    """A program whose peak is `count` tensors at once (a list and one result), in a pool that splits to BLOCK."""
+
+    def program() -> Tensor:
+        kept = [torch.zeros(values, device=CUDA) for _ in range(count - 1)]
+        return kept[0] + 1
+
+    return program
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("count", "values"), [(2, 1), (7, 129), (40, 100_001), (5, SMALL_POOL // 4)])
+def test_the_two_accounts_agree_on_a_gpu(count: int, values: int) -> None:
+    """Each live tensor is rounded up to BLOCK, so the allocator may see less than one BLOCK per tensor more."""
+    program = small_tensors(count, values)
+    program()  # contexts and kernels are loaded before
+    tracked = peak_bytes(program)
+    allocated = allocator_peak_bytes(program, CUDA)
+    assert tracked == count * values * 4
+    assert allocated is not None and 0 <= allocated - tracked < count * BLOCK

@@ -6,7 +6,8 @@ import re
 
 from reports.render import sentences
 from reports.render.model import SYMBOLS, Claim, Page
-from reports.render.table_view import table_view
+from reports.render.plot_view import plot_view
+from reports.render.table_view import TableView, table_view
 from reports.render.words import Words
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#+|~$])")
@@ -37,14 +38,19 @@ def _verdict(claim: Claim, w: Words) -> str:
 
 
 def _regenerated(claim: Claim, w: Words) -> list[str]:
-    """The tables of a claim, each under its title."""
+    """The tables of a claim, each under its title; of a plot, a sentence and its numbers."""
     lines = []
     for shown in (table_view(given, w) for given in claim.tables):
-        head = [escape(f"{h.name} ({h.unit})" if h.unit else h.name) for h in shown.heads]
-        rules = ["---:" if h.numeric else "---" for h in shown.heads]
-        rows = [[escape(str(cell)) for cell in row] for row in shown.rows]
-        lines += ["", f"**{escape(shown.title)}**", "", *table(head, rows, rules)]
+        lines += ["", f"**{escape(shown.title)}**", "", *_table(shown)]
+    for plot in (plot_view(given, w) for given in claim.plots):
+        lines += ["", f"**{escape(plot.title)}**", "", escape(plot.says), "", *_table(plot.table)]
     return lines
+
+
+def _table(shown: TableView) -> list[str]:
+    head = [escape(f"{h.name} ({h.unit})" if h.unit else h.name) for h in shown.heads]
+    rules = ["---:" if h.numeric else "---" for h in shown.heads]
+    return table(head, [[escape(str(cell)) for cell in row] for row in shown.rows], rules)
 
 
 def _erratum(claim: Claim, kind: str, page: Page, w: Words) -> list[str]:
@@ -87,8 +93,9 @@ def _claims(page: Page, w: Words) -> list[str]:
     lines = [f"## {w('ui.statements')} ({len(page.claims)})", ""]
     for section, claims in page.sections(w.keys("section")):
         lines += [f"### {escape(w.name('section', section))}", "", *table(head, [_row(c, w) for c in claims])]
-        for claim in (c for c in claims if c.tables and c.erratum_kind is None):  # an erratum has shown its own
-            lines += [code(claim.id), *_regenerated(claim, w)]
+        for claim in (c for c in claims if c.erratum_kind is None):  # an erratum has shown its own
+            shown = _regenerated(claim, w)
+            lines += [code(claim.id), *shown] if shown else []
     return lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from reports.plots import Plot
 from reports.tables import Table
 from reports.verdict import Outcome, Verdict, has_moved
 
@@ -102,6 +103,7 @@ class Claim:
     aspects: tuple[Aspect, ...] = ()
     notes: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
+    plots: tuple[Plot, ...] = ()
     protocol: tuple[tuple[str, object], ...] = ()
     defects: tuple[Note, ...] = ()
 

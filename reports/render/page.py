@@ -9,6 +9,7 @@ from typing import Any
 
 from reports.render import figures, sentences
 from reports.render.model import SYMBOLS, Claim, Page
+from reports.render.plot_view import plot_view
 from reports.render.table_view import table_view
 from reports.render.words import Words
 
@@ -49,6 +50,7 @@ def _vocabulary(page: Page, w: Words) -> dict[str, Any]:
         "keys": keys,
         "bar": figures.bar,
         "table_view": partial(table_view, w=w),
+        "plot_view": partial(plot_view, w=w),
         "measured_on": partial(sentences.measured_on, page=page, w=w),
         "kinds": sentences.KINDS,
         "num_errata": {kind: len(page.errata(kind)) for kind in sentences.KINDS if page.errata(kind)},

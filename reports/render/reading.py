@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from reports.plots import Axis, Curve, Plot, PlotError, plot_from_json
 from reports.render.model import OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, ModelFacts, Note, Page, Published
 from reports.tables import Cell, Column, Table, TableError, table_from_json
 from reports.verdict import Outcome, Verdict, outcome_of
@@ -106,6 +107,23 @@ def _printable(table: Table) -> Table:
     return Table(text(table.title), columns, rows, text(table.title_id))
 
 
+def _plots(raw: object) -> tuple[list[Plot], list[Note]]:
+    """The plots that can be read, and a defect for each that cannot; older evidence has none."""
+    good, bad = [], []
+    for place, entry in enumerate(_items(raw), 1):
+        try:
+            good.append(_printable_plot(plot_from_json(entry)))
+        except PlotError:
+            bad.append(("plot", text(_mapping(entry).get("title")) or str(place)))
+    return good, bad
+
+
+def _printable_plot(plot: Plot) -> Plot:
+    x, y = (Axis(text(a.name), text(a.unit), text(a.name_id), a.scale) for a in (plot.x, plot.y))
+    curves = tuple(Curve(text(c.name), c.pairs, text(c.name_id), c.dashed, [*map(text, c.labels)]) for c in plot.curves)
+    return Plot(text(plot.title), x, y, curves, text(plot.title_id))
+
+
 def _contradictions(verdict: str | None, on_record: str | None, outcome: str, aspects: list[Aspect]) -> Iterator[Note]:
     """What a record says about itself that cannot be."""
     unknown = [name for name in (verdict, on_record) if name not in (None, *VERDICTS)]
@@ -140,11 +158,14 @@ def claim(claim_id: str, raw: object) -> Claim:
         return Claim(claim_id, section, defects=(("not_an_object", type(raw).__name__),))
     aspects, defects = _aspects(raw.get("aspects"))
     tables, damaged = _tables(raw.get("tables"))
+    plots, undrawn = _plots(raw.get("plots"))
     verdict, on_record, standing = (text(raw[k]) if raw.get(k) else None for k in ("verdict", "on_record", "standing"))
     outcome = text(raw.get("outcome"))
     defects += _contradictions(verdict, on_record, outcome, aspects)
-    defects += [*damaged, *_not_finite(raw, "record")]
-    defects += [("field", k) for k in ("notes", "needs", "tables") if not isinstance(raw.get(k, []), list | tuple)]
+    defects += [*damaged, *undrawn, *_not_finite(raw, "record")]
+    defects += [
+        ("field", k) for k in ("notes", "needs", "tables", "plots") if not isinstance(raw.get(k, []), list | tuple)
+    ]
     fields = {k: text(raw.get(k)) for k in _TEXT_FIELDS}
     return Claim(
         id=claim_id,
@@ -158,6 +179,7 @@ def claim(claim_id: str, raw: object) -> Claim:
         needs=tuple(map(text, _items(raw.get("needs")))),
         notes=tuple(map(text, _items(raw.get("notes")))),
         tables=tuple(tables),
+        plots=tuple(plots),
         protocol=tuple((text(k), v) for k, v in _mapping(raw.get("protocol")).items()),
         seconds=finite(raw.get("seconds")),
         defects=tuple(defects),

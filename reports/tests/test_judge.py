@@ -48,6 +48,15 @@ def test_cases_decide_by_whether_a_condition_was_declared():
     assert judge(figure("greater", "10", origin="declared", over="context"), {"short": 9}).verdict is Verdict.REFUTED
 
 
+def test_false_here_and_open_there_is_undecided_for_whoever_is_cautious():
+    swept = figure("greater", "10", origin="declared", over="context")
+    cases = {"short": 9, "long": Estimate(10, 9, 11)}
+    assert judge(swept, cases).verdict is Verdict.REFUTED
+    assert judge(swept, cases, cautious=True).verdict is Verdict.UNRESOLVED
+    assert judge(swept, cases | {"longest": 12}, cautious=True).verdict is Verdict.CONDITIONAL
+    assert judge(swept, {"short": 9, "long": 8}, cautious=True).verdict is Verdict.REFUTED
+
+
 def test_trends_take_sequences_and_mappings():
     assert judge(figure("increasing", None), [1, 2, 3]).verdict is Verdict.HOLDS
     assert judge(figure("decreasing", None), {"a": 1, "b": 2}).verdict is Verdict.REFUTED

@@ -133,11 +133,6 @@ def test_a_run_that_measures_nothing_fails(toys):
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def test_a_benchmark_run_is_no_claims_run(toys):
-    result = toys(statement("gpu", needs='"gpu"'), test_body("gpu", 'claim.measured("x", 10)'), "--benchmark-only")
-    assert result.ret == pytest.ExitCode.OK
-
-
 @pytest.mark.parametrize(
     ("ledger", "tests", "line"),
     [

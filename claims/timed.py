@@ -1,0 +1,53 @@
+"""What the timed claims share: cases read off interleaved rounds, budgets, and how close a pass came to the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from reports.claim import Claim
+from reports.judge import Measured
+
+if TYPE_CHECKING:
+    from fixtures.timing import Timings
+    from lib.intervals import Estimate
+    from lib.step_actions import PassCost
+    from lib.timing.rounds import Rounds
+
+BUDGET_S = 20.0  # per group of actions; on a quiet machine most claims are decided after four to nine rounds
+
+
+def until_settled(
+    claim: Claim, rounds: Rounds, figures: Mapping[str, Callable[[], Measured]], budget_s: float = BUDGET_S
+) -> None:
+    """Time on until every one of these figures is decided or the budget is spent; hand them over."""
+    rounds.until(lambda: all(claim.settles(name, value()) for name, value in figures.items()), budget_s)
+    for name, value in figures.items():
+        claim.measured(name, value())
+    claim.protocol(**rounds.facts())
+
+
+def over_first(rounds: Rounds, first: str, others: Sequence[str]) -> dict[str, Estimate]:
+    """Each of the others relative to the first."""
+    return {name: rounds.ratio(name, over=first) for name in others}
+
+
+def step_by_step(rounds: Rounds, names: Sequence[str], per: bool = False) -> dict[str, Estimate]:
+    """Each action relative to the one before it; names are numbers. per: also divided by the ratio of the numbers."""
+    pairs = list(pairwise(names))
+    scale = [int(a) / int(b) if per else 1.0 for a, b in pairs]
+    return {
+        f"{a} to {b}": rounds.ratio(b, over=a) * s if s != 1 else rounds.ratio(b, over=a)
+        for (a, b), s in zip(pairs, scale, strict=True)
+    }
+
+
+def roofline(claim: Claim, timings: Timings, rounds: Rounds, **costs: tuple[str, PassCost]) -> None:
+    """Record how close passes came to this machine's limits; costs: what to call it = (the action, its cost)."""
+    limits = timings.limits
+    for name, (action, cost) in costs.items():
+        claim.measured(f"{name}_ms", rounds.seconds(action) * 1000, unit="ms")
+        claim.measured(f"{name}_share_of_read_limit", rounds.rate(action, cost.read_bytes / limits.read), unit="1")
+        claim.measured(f"{name}_share_of_product_limit", rounds.rate(action, cost.flops / limits.fp32), unit="1")
+    claim.protocol(**{name: round(value, 1) for name, value in limits.facts().items()})

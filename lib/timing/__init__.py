@@ -1,0 +1,1 @@
+"""Times as ratios: one clock, interleaved rounds, exact intervals, and a watch on who else was using the machine."""
