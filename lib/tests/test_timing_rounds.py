@@ -293,16 +293,17 @@ def test_a_session_that_has_slowed_down_is_not_quiet() -> None:
     assert alone.quiet("a") and not slowed.quiet("a")
 
 
-def test_a_short_action_is_run_once_before_it_is_timed() -> None:
-    """Every other call takes three times as long, as the first after a neighbour does: it is in nobody's time."""
+@pytest.mark.parametrize(("seconds", "passes"), [(0.05, 4), (0.15, 3), (0.3, 2), (0.45, 1)])
+def test_a_short_action_is_run_once_before_it_is_timed_over_a_few_passes(seconds: float, passes: int) -> None:
+    """The first call after a neighbour takes three times as long: it is in nobody's time."""
     machine = ScriptedMachine()
-    actions = {
-        "short": machine.action("short", lambda call: 0.1 + 0.2 * (call >= WARM_UP and (call - WARM_UP) % 2 == 0)),
-        "long": machine.action("long", lambda _: 2.0),
-    }
-    rounds = machine.rounds(actions).until(never, 20)
-    assert [s.seconds for s in rounds.samples["short"]] == pytest.approx([0.1] * len(rounds))
-    assert machine.log.count("short") == WARM_UP + 2 * len(rounds)
+    every = passes + 1
+    slow = machine.action(
+        "short", lambda call: seconds * (3 if call >= WARM_UP and (call - WARM_UP) % every == 0 else 1)
+    )
+    rounds = machine.rounds({"short": slow, "long": machine.action("long", lambda _: 2.0)}).until(never, 20)
+    assert [s.seconds for s in rounds.samples["short"]] == pytest.approx([seconds] * len(rounds))
+    assert machine.log.count("short") == WARM_UP + every * len(rounds)
     assert machine.log.count("long") == WARM_UP + len(rounds)
 
 

@@ -23,6 +23,7 @@ Action = Callable[[], object]
 
 # The first decode step after a pass of a thousand tokens takes up to half as long again: memory was given back.
 SHORT_S = 0.5  # so shorter actions are run once before they are timed; longer ones do not notice
+SAMPLE_S, MOST_PASSES = 0.4, 4  # passes of a short action that make one sample: by their number, never by their time
 GROWTH = 1.45  # rounds at each further look, relative to the last: few looks, each with a real gain
 # A process alone on its cores waits 0-4 % of the time (the system at work), seldom 7 %; beside one busy loop 30-45 %.
 WAITED_AT_MOST = 0.08
@@ -70,6 +71,7 @@ class Rounds:
     spent_s: float = 0.0
     _short: set[str] = field(default_factory=set)
     _short_reference: bool = False
+    _passes: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.actions:
@@ -155,6 +157,7 @@ class Rounds:
         if not self.samples:
             warmed = [(name, self._warmed(action)) for name, action in self.actions.items()]
             self._short = {name for name, seconds in warmed if seconds < SHORT_S} | set(self.settled)
+            self._passes = {name: _passes(seconds) for name, seconds in warmed}
             self._short_reference = self._warmed(self.reference, at_least=1) < SHORT_S
             self.samples.update({name: [] for name in self.actions})
 
@@ -174,7 +177,7 @@ class Rounds:
         self.spent_s += self.now() - started
 
     def _sample(self, name: str) -> Sample:
-        """A short action is run twice and timed the second time: its neighbour's leavings are not its own."""
+        """A short action is run once, then timed over a few passes: its neighbour's leavings are not its own."""
         action = self.actions[name]
         if self._short_reference:
             self.reference()
@@ -183,9 +186,15 @@ class Rounds:
             action()
         before = self.waited()
         started = self.now()
-        seconds = self.clock.seconds(action)
+        passes = self._passes[name]
+        seconds = self.clock.seconds(lambda: [action() for _ in range(passes)]) / passes
         after, wall = self.waited(), self.now() - started
         return Sample(seconds, _share(before, after, wall * self.threads), reference_s)
+
+
+def _passes(seconds: float) -> int:
+    """How many passes make a sample, from the time of one that warmed up."""
+    return max(1, min(MOST_PASSES, math.ceil(SAMPLE_S / seconds)))
 
 
 def _share(before: float | None, after: float | None, thread_seconds: float) -> float:
