@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from claims.timed import over_first, roofline, step_by_step, until_settled
+from claims.timed import roofline, share_added, step_by_step, until_settled
 from claims.timed_tables import decode_table, prefill_table
 from fixtures.timing import (
     CACHED,
@@ -25,12 +25,16 @@ from fixtures.timing import (
 from reports.claim import Claim, claim
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from fixtures.timing import Timings
+    from reports.judge import Scalar
 
 REPLY_TOKENS = 48  # of the same run, printed in kv-cache.ninefold; the first of them comes out of the prefill
 MS_PER_S = 1000
-FLAT_BUDGET_S = 30.0  # three claims read these rounds, and a tenth of a step is a fine difference
-SHORTEST, LONGEST = CONTEXTS[0], CONTEXTS[2]  # of the chapter's table; the longer ones look for its end
+NEAR_BUDGET_S, FAR_BUDGET_S = 24.0, 12.0  # a tenth of a step is a fine difference; far out there is little doubt
+BEYOND_BUDGET_S = 25.0  # two passes of some seconds each, whose ratio is not far from one
+SHORTEST, LONGEST = CONTEXTS[0], CONTEXTS[1]  # of the chapter's table; the longer ones look for its end
 
 
 @claim("two-phases.phase-arithmetic")
@@ -71,7 +75,7 @@ def test_prefill_table(claim: Claim, timings: Timings) -> None:
     # the last step of the table is too close to even to be decided: the one over three steps is not
     coarse = [str(p) for p in (PROMPTS[0], PROMPTS[2], PROMPTS[-1])]
     until_settled(claim, rounds, {"total": lambda: step_by_step(rounds, names)})
-    beyond.until(lambda: claim.settles("per_token", step_by_step(beyond, long_names, per=True)), budget_s=15)
+    beyond.until(lambda: claim.settles("per_token", step_by_step(beyond, long_names, per=True)), BEYOND_BUDGET_S)
     falls = step_by_step(rounds, coarse, per=True) | step_by_step(beyond, long_names, per=True)
     claim.measured("per_token", falls)
     claim.condition(f"up to some {PROMPTS[-1]} tokens; beyond, attention makes every further token dearer")
@@ -85,9 +89,7 @@ def test_prefill_table(claim: Claim, timings: Timings) -> None:
 @claim("two-phases.decode-flat")
 def test_decode_flat(claim: Claim, timings: Timings) -> None:
     """One decode step over filled caches of 16 to 16,384 tokens, relative to the shortest."""
-    rounds = timings.contexts
-    longer = [name for name in rounds.actions if name != str(SHORTEST)]
-    until_settled(claim, rounds, {"slowdown": lambda: over_first(rounds, str(SHORTEST), longer)}, FLAT_BUDGET_S)
+    _steps_by_context(claim, timings, "slowdown", timings.over_shortest)
     claim.measured("shortest_context", SHORTEST)
     claim.measured("longest_context", LONGEST)
     claim.measured("context_ratio", LONGEST // SHORTEST)
@@ -100,16 +102,17 @@ def test_weights_hide_attention(claim: Claim, timings: Timings) -> None:
     """What the cache adds to a step, as a share of it; beside it, what its bytes alone would."""
     from lib.step_actions import pass_cost
 
-    rounds, base = timings.contexts, str(SHORTEST)
-    longer = [name for name in rounds.actions if name != base]
-    until_settled(claim, rounds, {"attention_share": lambda: {n: 1 - rounds.ratio(base, over=n) for n in longer}})
+    base = str(SHORTEST)
+    _steps_by_context(
+        claim, timings, "attention_share", lambda: {n: share_added(r) for n, r in timings.over_shortest().items()}
+    )
     claim.measured("weights", timings.weights_read)
     short = pass_cost(timings.model, SHORTEST).read_bytes
-    shares = {n: 1 - short / pass_cost(timings.model, int(n)).read_bytes for n in longer}
+    shares = {n: 1 - short / pass_cost(timings.model, int(n)).read_bytes for n in timings.over_shortest()}
     claim.measured("share_of_bytes", shares, unit="1")
     claim.measured("context_whose_cache_is_as_large_as_the_weights", timings.cache_as_large_as_weights, unit="token")
     claim.condition(f"up to {LONGEST:,} tokens")
-    roofline(claim, timings, rounds, step=(base, pass_cost(timings.model, SHORTEST)))
+    roofline(claim, timings, timings.contexts, step=(base, pass_cost(timings.model, SHORTEST)))
 
 
 @claim("two-phases.ttft-is-prefill")
@@ -138,14 +141,25 @@ def test_ttft_is_prefill(claim: Claim, timings: Timings) -> None:
 @claim("two-phases.steady-stream")
 def test_steady_stream(claim: Claim, timings: Timings) -> None:
     """Streamed tokens against bare steps; then the last step of a reply against its first, for ever longer replies."""
-    rounds, contexts = timings.reply, timings.contexts
-    longer = [name for name in contexts.actions if name != str(SHORTEST)]
+    rounds = timings.reply
     until_settled(claim, rounds, {"rate_times_step": lambda: rounds.ratio("steps", over="stream")})
-    until_settled(
+    _steps_by_context(
         claim,
-        contexts,
-        {"last_over_first": lambda: {f"{int(n) - SHORTEST:,}": contexts.ratio(n, over=str(SHORTEST)) for n in longer}},
+        timings,
+        "last_over_first",
+        lambda: {f"{int(n) - SHORTEST:,}": r for n, r in timings.over_shortest().items()},
     )
     claim.measured("tokens_per_second", rounds.rate("stream", STREAMED), unit="token/s")
     claim.condition(f"for replies of up to {LONGEST - SHORTEST:,} tokens")
     claim.protocol(context=CACHED, streamed=STREAMED)
+
+
+def _steps_by_context(claim: Claim, timings: Timings, figure: str, value: Callable[[], Mapping[str, Scalar]]) -> None:
+    """Time the far contexts as far as they need, the near one until the figure is decided; hand it over."""
+    far = [name for name in timings.contexts.actions if int(name) > LONGEST]
+    base = str(SHORTEST)
+    timings.contexts.until(lambda: all(timings.contexts.ratio(n, over=base).low > 1 for n in far), FAR_BUDGET_S)
+    timings.near.until(lambda: claim.settles(figure, value()), NEAR_BUDGET_S)
+    claim.measured(figure, value())
+    claim.protocol(**{f"{fact}_near": known for fact, known in timings.near.facts().items()})
+    claim.protocol(**timings.contexts.facts())

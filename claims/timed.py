@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from lib.intervals import Estimate
 from reports.claim import Claim
 from reports.judge import Measured
 
 if TYPE_CHECKING:
     from fixtures.timing import Timings
-    from lib.intervals import Estimate
     from lib.step_actions import PassCost
     from lib.timing.rounds import Rounds
 
@@ -41,6 +42,11 @@ def step_by_step(rounds: Rounds, names: Sequence[str], per: bool = False) -> dic
         f"{a} to {b}": rounds.ratio(b, over=a) * s if s != 1 else rounds.ratio(b, over=a)
         for (a, b), s in zip(pairs, scale, strict=True)
     }
+
+
+def share_added(over_base: Estimate) -> Estimate:
+    """Which part of a time is more than the base's, from the two times' ratio; anything where nothing is known."""
+    return 1 - 1 / over_base if over_base.low > 0 else Estimate(0.0, -math.inf, math.inf)
 
 
 def roofline(claim: Claim, timings: Timings, rounds: Rounds, **costs: tuple[str, PassCost]) -> None:

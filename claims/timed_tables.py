@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fixtures.timing import BATCHES, CACHED, CONTEXTS
+from fixtures.timing import BATCHES, CACHED, CONTEXTS, NEAR
 from lib.intervals import Estimate
 from reports.claim import Claim
 from reports.plots import Axis, Curve
@@ -42,10 +42,10 @@ def decode_table(claim: Claim, timings: Timings) -> None:
     """One decode step by context, beside what its bytes alone would add."""
     from lib.step_actions import pass_cost
 
-    rounds, contexts = timings.contexts, [c for c in CONTEXTS if str(c) in timings.contexts.actions]
-    base = str(contexts[0])
+    rounds, shortest = timings.contexts, CONTEXTS[0]
+    over = {int(name): ratio for name, ratio in timings.over_shortest().items()}
+    contexts, measured = [shortest, *over], {shortest: 1.0} | over
     read = {c: pass_cost(timings.model, c).read_bytes for c in contexts}
-    measured = {c: rounds.ratio(str(c), over=base) if str(c) != base else 1.0 for c in contexts}
     by_bytes = {c: read[c] / read[contexts[0]] for c in contexts}
     claim.table(
         "A decode step by context, regenerated on this machine",
@@ -55,7 +55,15 @@ def decode_table(claim: Claim, timings: Timings) -> None:
             Column("over the shortest", name_id="dibanding yang terpendek"),
             Column("by its bytes alone", name_id="menurut byte saja"),
         ],
-        [[c, cell(MS_PER_S * rounds.seconds(str(c))), cell(measured[c]), by_bytes[c]] for c in contexts],
+        [
+            [
+                c,
+                cell(MS_PER_S * (timings.near if c == NEAR else rounds).seconds(str(c))),
+                cell(measured[c]),
+                by_bytes[c],
+            ]
+            for c in contexts
+        ],
         title_id="Satu langkah decode per panjang context, dibuat ulang di mesin ini",
     )
     claim.plot(
