@@ -24,6 +24,7 @@ Action = Callable[[], object]
 # The first decode step after a pass of a thousand tokens takes up to half as long again: memory was given back.
 SHORT_S = 0.5  # so shorter actions are run once before they are timed; longer ones do not notice
 SAMPLE_S, MOST_PASSES = 0.4, 4  # passes of a short action that make one sample: by their number, never by their time
+SLOW_BUDGETS = 6  # at most, for rounds that are quiet and slow
 GROWTH = 1.45  # rounds at each further look, relative to the last: few looks, each with a real gain
 # A process alone on its cores waits 0-4 % of the time (the system at work), seldom 7 %; beside one busy loop 30-45 %.
 WAITED_AT_MOST = 0.08
@@ -80,7 +81,8 @@ class Rounds:
     def until(self, decided: Callable[[], bool], budget_s: float) -> Rounds:
         """Run rounds until `decided()` or until all rounds so far have spent the budget, which ends no round halfway.
 
-        With too few quiet rounds for any interval it goes on for as long again.
+        With too few quiet rounds for any interval it goes on for as long again, or, where the rounds are quiet and only
+        slow, until there are enough: something that has become slow must be seen, not given up.
         Beside a process that does not let go within `patience_s`, nothing is run at all.
         """
         if not self._comes_to_rest():
@@ -89,7 +91,7 @@ class Rounds:
         look_at = max(FEWEST, len(self))
         while True:
             while len(self) < look_at:
-                if len(self) and self.spent_s >= budget_s * (1 if self._enough() else 2):
+                if len(self) and self.spent_s >= budget_s * self._patience():
                     return self
                 self._round()
             if decided():
@@ -136,8 +138,12 @@ class Rounds:
     def _interval(self, values: list[float]) -> Estimate:
         return middle_interval(values, self.confidence) if values else Estimate(1.0, 0.0, math.inf)
 
-    def _enough(self) -> bool:
-        return len(self.quiet(*self.actions)) >= FEWEST
+    def _patience(self) -> int:
+        """How many budgets may be spent, as things are."""
+        quiet = len(self.quiet(*self.actions))
+        if quiet >= FEWEST:
+            return 1
+        return SLOW_BUDGETS if quiet == len(self) else 2
 
     def _comes_to_rest(self) -> bool:
         """Whether the machine is ours for the length of a few references, at once or within the patience."""
