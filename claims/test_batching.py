@@ -61,7 +61,7 @@ def test_tradeoff(claim: Claim, timings: Timings) -> None:
 
 @claim("batching.knee")
 def test_knee(claim: Claim, timings: Timings) -> None:
-    """The printed figures against the explanation printed with them; then this machine's own last doubling."""
+    """The printed figures against the explanation printed with them; then this machine's own doublings, shown."""
     from lib.batching import turn_if_in_turn, turn_if_overlapped
 
     gain, latency = claim.given("throughput_gain"), claim.given("latency_ratio_at_16")
@@ -101,6 +101,7 @@ def test_weights_read_once(claim: Claim, timings: Timings) -> None:
         rounds,
         {
             "arithmetic_share": lambda: one.flops / PRODUCT_FLOPS * rounds.ratio(PRODUCT, over="1"),
+            "memory_share": lambda: one.read_bytes / READ_BYTES * rounds.ratio(READ, over="1"),
             "reading_over_arithmetic": lambda: (
                 one.read_bytes / READ_BYTES * PRODUCT_FLOPS / one.flops * rounds.ratio(READ, over=PRODUCT)
             ),

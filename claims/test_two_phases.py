@@ -67,12 +67,12 @@ def test_prefill_cheaper(claim: Claim, timings: Timings) -> None:
 
 @claim("two-phases.prefill-table")
 def test_prefill_table(claim: Claim, timings: Timings) -> None:
-    """Prefills of 16 to 1,024 tokens through the whole model; beyond, two layers of it stand for all."""
+    """Prefills of 16 to 1,024 tokens through the whole model; beyond, one layer of it stands for all."""
     from lib.step_actions import pass_cost
 
     rounds, beyond = timings.prompts, timings.long_prompts
     names, long_names = [str(p) for p in PROMPTS], [str(p) for p in LONG_PROMPTS]
-    # the last step of the table is too close to even to be decided: the one over three steps is not
+    # from one length to the next the cost per token changes too little to be decided: over two it does
     coarse = [str(p) for p in (PROMPTS[0], PROMPTS[2], PROMPTS[-1])]
     until_settled(claim, rounds, {"total": lambda: step_by_step(rounds, names)})
     beyond.until(lambda: claim.settles("per_token", step_by_step(beyond, long_names, per=True)), BEYOND_BUDGET_S)

@@ -36,12 +36,7 @@ def over_first(rounds: Rounds, first: str, others: Sequence[str]) -> dict[str, E
 
 def step_by_step(rounds: Rounds, names: Sequence[str], per: bool = False) -> dict[str, Estimate]:
     """Each action relative to the one before it; names are numbers. per: also divided by the ratio of the numbers."""
-    pairs = list(pairwise(names))
-    scale = [int(a) / int(b) if per else 1.0 for a, b in pairs]
-    return {
-        f"{a} to {b}": rounds.ratio(b, over=a) * s if s != 1 else rounds.ratio(b, over=a)
-        for (a, b), s in zip(pairs, scale, strict=True)
-    }
+    return {f"{a} to {b}": rounds.ratio(b, over=a) * (int(a) / int(b) if per else 1) for a, b in pairwise(names)}
 
 
 def share_added(over_base: Estimate) -> Estimate:
