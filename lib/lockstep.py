@@ -30,6 +30,8 @@ Column = NDArray[np.float64]
 EVERY, LAST = "logits of every position", "one row of logits"
 TEXT = "a short text"
 KEPT = {EVERY: ALL_POSITIONS, LAST: 1}
+PASSES = 2  # of each, of which the faster counts: in a reply they follow one another
+FEWEST_ROUNDS = 2  # each with several passes for the line
 FEWEST = 6  # passes; a line takes two of them, and t with fewer than four degrees of freedom says little
 UNKNOWN = Estimate(1.0, 0.0, math.inf)
 
@@ -68,20 +70,19 @@ def lockstep_actions(
 
 
 def warmed(rounds: Rounds, longest: str) -> Rounds:
-    """The same rounds without a warm-up of their own, after their longest pass has run once.
+    """The same rounds without a warm-up of their own, after their longest pass has run once; two passes a sample.
 
     A pass here differs from the next by one position and shares all of its kernels with it; warming each up by itself
     would take as long as a whole round.
     """
     rounds.actions[longest]()
-    steps = [name for name in rounds.actions if name.startswith("cached")]  # in a reply they follow one another
-    return replace(rounds, warm_up=0, settled=steps)
+    return replace(rounds, warm_up=0, passes=dict.fromkeys(rounds.actions, PASSES), fewest=FEWEST_ROUNDS)
 
 
 def pass_over_step(rounds: Rounds, numbers: Sequence[int], texts: Sequence[int]) -> dict[int, float]:
     """A pass over so many positions in units of a mean cached step, quiet samples only: at 1 a cache saves nothing."""
-    steps = [rounds.samples[name][i].seconds for name in _names("cached", numbers) for i in rounds.quiet(name)]
-    passes = {n: [rounds.samples[called(TEXT, n)][i].seconds for i in rounds.quiet(called(TEXT, n))] for n in texts}
+    steps = [seconds for name in _names("cached", numbers) for seconds in rounds.quiet_seconds(name)]
+    passes = {n: rounds.quiet_seconds(called(TEXT, n)) for n in texts}
     return {n: float(np.mean(taken) / np.mean(steps)) for n, taken in passes.items() if taken and steps}
 
 
@@ -99,12 +100,11 @@ def passes_of(rounds: Rounds, numbers: Sequence[int], kind: str) -> Passes:
     columns: dict[str, list[float]] = {"n": [], "u": [], "c": []}
     for number in numbers:
         names = called(kind, number), called("cached", number)
-        for i in rounds.quiet(*names):
-            columns["n"].append(number)
-            columns["u"].append(rounds.samples[names[0]][i].seconds)
-            columns["c"].append(rounds.samples[names[1]][i].seconds)
-    first = called(kind, 0)
-    prefills = [rounds.samples[first][i].seconds for i in rounds.quiet(first)]
+        both = rounds.quiet(*names)
+        columns["n"] += [number] * len(both)
+        columns["u"] += rounds.quiet_seconds(names[0], both)
+        columns["c"] += rounds.quiet_seconds(names[1], both)
+    prefills = rounds.quiet_seconds(called(kind, 0))
     return Passes([int(n) for n in columns["n"]], columns["u"], columns["c"], prefills)
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from lib.intervals import Estimate
 from lib.tests.scripted_machine import WARM_UP, ScriptedMachine, never, outside_by
-from lib.timing.rounds import REFERENCE_AT_MOST, WAITED_AT_MOST, Rounds
+from lib.timing.rounds import Rounds
+from lib.timing.sample import WAITED_AT_MOST
 
 LOOKS = [4, 6, 9, 14, 21, 31]
 FOREVER = math.inf
@@ -107,14 +108,9 @@ def test_a_sample_is_not_judged_by_its_own_seconds() -> None:
 def test_dropping_slow_samples_would_hide_a_real_tail() -> None:
     """The wrong variant, a cut at twice the fastest: it calls an action that is slow half of the time fast."""
     rounds = sampled(a=lambda i: 3.0 if i % 2 else 9.0, count=14)
-    taken = [sample.seconds for sample in rounds.samples["a"]]
+    taken = rounds.quiet_seconds("a")
     cut = [seconds for seconds in taken if seconds <= 2 * min(taken)]
     assert statistics.median(cut) < 3.1 < rounds.seconds("a").value
-
-
-def test_samples_after_a_slow_reference_are_dropped() -> None:
-    rounds = sampled(reference=lambda i: {3: 1.1 * REFERENCE_AT_MOST, 6: 0.99 * REFERENCE_AT_MOST}.get(i, 1.0))
-    assert rounds.quiet("a") == [0, 1, 2, 4, 5, 6, 7, 8]
 
 
 def test_a_round_counts_for_a_pair_when_it_was_quiet_for_both() -> None:
@@ -224,7 +220,7 @@ def test_without_warm_up_the_first_pass_would_be_a_sample() -> None:
     machine = ScriptedMachine()
     rounds = machine.rounds({"a": machine.action("a", lambda call: 50.0 if call < WARM_UP else 1.0)})
     rounds.until(after(rounds, 4), FOREVER)
-    assert max(sample.seconds for sample in rounds.samples["a"]) == pytest.approx(1.0, abs=CLOCK_ROUNDING)
+    assert max(rounds.quiet_seconds("a")) == pytest.approx(1.0, abs=CLOCK_ROUNDING)
 
 
 @pytest.mark.parametrize("failing", range(4))  # some of them with the other action's sample taken already
@@ -291,24 +287,3 @@ def test_a_session_that_has_slowed_down_is_not_quiet() -> None:
     alone = machine.rounds(actions).until(never, 20.0)
     slowed = machine.rounds(actions, best_known_s=lambda: 0.5).until(never, 20.0)
     assert alone.quiet("a") and not slowed.quiet("a")
-
-
-@pytest.mark.parametrize(("seconds", "passes"), [(0.05, 4), (0.15, 3), (0.3, 2), (0.45, 1)])
-def test_a_short_action_is_run_once_before_it_is_timed_over_a_few_passes(seconds: float, passes: int) -> None:
-    """The first call after a neighbour takes three times as long: it is in nobody's time."""
-    machine = ScriptedMachine()
-    every = passes + 1
-    slow = machine.action(
-        "short", lambda call: seconds * (3 if call >= WARM_UP and (call - WARM_UP) % every == 0 else 1)
-    )
-    rounds = machine.rounds({"short": slow, "long": machine.action("long", lambda _: 2.0)}).until(never, 20)
-    assert [s.seconds for s in rounds.samples["short"]] == pytest.approx([seconds] * len(rounds))
-    assert machine.log.count("short") == WARM_UP + every * len(rounds)
-    assert machine.log.count("long") == WARM_UP + len(rounds)
-
-
-def test_without_a_warm_up_only_what_is_named_is_run_before() -> None:
-    machine = ScriptedMachine()
-    actions = {name: machine.action(name, lambda _: 0.1) for name in ("named", "other")}
-    rounds = machine.rounds(actions, warm_up=0, settled=["named"]).until(never, 20)
-    assert (machine.log.count("named"), machine.log.count("other")) == (2 * len(rounds), len(rounds))

@@ -1,0 +1,69 @@
+"""Which models the engine can serve exactly, and why it refuses the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from lib.cache_bytes import CacheShape, cache_shape
+
+# These recompute their frequencies from the longest position of a pass, so a neighbour would change a request's tokens.
+NEIGHBOURLY_ROPE = frozenset({"dynamic", "longrope"})
+
+
+class UnsupportedModel(ValueError):
+    """The engine would not compute what this model computes alone."""
+
+
+def served_shape(model: PreTrainedModel) -> CacheShape:
+    """The cache's shape of a model that can be served; raises UnsupportedModel with its name and the reason.
+
+    Raises ValueError (UnknownCacheShape) for a cache that is not plain keys and values.
+    """
+    reason = _obstacle(model, model.config.get_text_config())
+    if reason:
+        raise UnsupportedModel(f"{_name(model)}: {reason}")
+    return cache_shape(model.config)
+
+
+def longest(model: PreTrainedModel) -> int | None:
+    """How many positions the model has, None if its configuration does not say."""
+    found = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return None if found is None else int(found)
+
+
+def _name(model: PreTrainedModel) -> str:
+    return str(model.config.name_or_path or type(model).__name__)
+
+
+def _obstacle(model: PreTrainedModel, config: Any) -> str:
+    if model.training:
+        return "in training mode, with dropout; call eval() first"
+    if model.config.is_encoder_decoder:
+        return "an encoder-decoder, whose cross-attention has no place in this cache"
+    if model._is_stateful:
+        return "keeps a state per sequence beside keys and values, which block tables do not hold"
+    if not model._supports_attention_backend:
+        return "its attention cannot be replaced through transformers' attention interface"
+    if not model._supports_logits_to_keep():  # type: ignore[operator]
+        return "it cannot be asked for the logits of some positions only"
+    return _window(config) or _rope(config)
+
+
+def _window(config: Any) -> str:
+    """A layer that sees part of the past would need its own mask and frees blocks early; neither is done here."""
+    others = sorted(set(getattr(config, "layer_types", None) or ()) - {"full_attention"})
+    if others:
+        return f"has layers of type {', '.join(others)}; only full attention is served"
+    window = getattr(config, "sliding_window", None)
+    if window and getattr(config, "layer_types", None) is None and getattr(config, "use_sliding_window", True):
+        return f"its layers see a sliding window of {window} tokens; only full attention is served"
+    return ""
+
+
+def _rope(config: Any) -> str:
+    kind = (getattr(config, "rope_parameters", None) or {}).get("rope_type")
+    if kind in NEIGHBOURLY_ROPE:
+        return f"{kind} rotary embeddings depend on the longest sequence of a pass, so neighbours would change tokens"
+    return ""
