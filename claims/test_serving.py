@@ -34,7 +34,7 @@ REPLIES = (5, 28, 4, 9, 7, 4, 13, 6, 22, 5, 4, 18, 7, 10, 6, 4)
 BLOCK_SIZES = (1, 7, 16, 64)
 LENGTHS = (1, 6, 7, 8, 63, 64, 65, 130)  # positions, around the ends of blocks
 PREFIXES = (8, 15, 16, 24, 32, 40)  # tokens that two prompts have in common
-OWN, NEW = 5, 6  # tokens of each prompt after that, and of each reply
+OWN, NEW = 5, 3  # tokens of each prompt after that, and of each reply
 
 
 @claim("serving.workload")

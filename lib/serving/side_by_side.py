@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 from scipy.stats import t
 from transformers import PreTrainedModel
@@ -30,7 +31,10 @@ UNKNOWN = Estimate(1.0, 0.0, math.inf)
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Engines that have served everything, and their steps. waited: share of the time that threads were queueing."""
+    """Engines that have served everything, and their steps. waited: share of the time that threads were queueing.
+
+    Each engine's clock has run during its own steps only. waited is NaN where it cannot be known.
+    """
 
     engines: Mapping[Policy, Engine]
     steps: Mapping[Policy, Sequence[Step]]
@@ -39,7 +43,7 @@ class SideBySide:
     @property
     def time_ratio(self) -> Estimate:
         """Seconds under static batching over those under continuous; anything if the machine was busy."""
-        if self.waited > WAITED_AT_MOST:
+        if not self.waited <= WAITED_AT_MOST:  # NaN is not known to be quiet
             return UNKNOWN
         static, continuous = ([s.seconds for s in self.steps[p]] for p in (Policy.STATIC, Policy.CONTINUOUS))
         return total_ratio(static, continuous)
@@ -50,11 +54,30 @@ class SideBySide:
         return len(self.steps[Policy.STATIC]) / len(self.steps[Policy.CONTINUOUS])
 
 
+class TurnClock:
+    """Seconds of somebody's own turns, `with clock:` each; it stands still while it is another one's."""
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._since: float | None = None
+
+    def __enter__(self) -> None:
+        self._since = perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self._before, self._since = self(), None
+
+    def __call__(self) -> float:
+        """Seconds so far."""
+        return self._before if self._since is None else self._before + perf_counter() - self._since
+
+
 def run_in_turn(
     model: PreTrainedModel, requests: Sequence[GenerationRequest], settings: Settings, threads: int
 ) -> SideBySide:
     """Serve the requests once under each policy, all of them there from the start."""
-    engines = {policy: Engine(model, replace(settings, policy=policy)) for policy in Policy}
+    clocks = {policy: TurnClock() for policy in Policy}
+    engines = {policy: Engine(model, replace(settings, policy=policy), clocks[policy]) for policy in Policy}
     steps: dict[Policy, list[Step]] = {policy: [] for policy in Policy}
     for engine in engines.values():
         for request in requests:
@@ -62,15 +85,14 @@ def run_in_turn(
     before, live = waited_seconds(), list(Policy)
     while live:
         for policy in tuple(live):
-            done = engines[policy].step()
+            with clocks[policy]:
+                done = engines[policy].step()
             if done is None:
                 live.remove(policy)
             else:
                 steps[policy].append(done)
     seconds = sum(step.seconds for column in steps.values() for step in column)
-    after = waited_seconds()
-    waited = 0.0 if before is None or after is None else (after - before) / (seconds * threads)
-    return SideBySide(engines, steps, waited)
+    return SideBySide(engines, steps, _share(before, waited_seconds(), seconds * threads))
 
 
 def total_ratio(above: Sequence[float], below: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
@@ -87,7 +109,7 @@ def total_ratio(above: Sequence[float], below: Sequence[float], confidence: floa
 def step_cost(run: SideBySide, slots: int) -> StepCost:
     """Seconds by computed rows, padding included, from steps that only decode; and per prompt token beyond that.
 
-    A number of rows that never occurred costs what the next larger one does.
+    A number of rows that never occurred costs what the next larger one does. Raises ValueError if no step only decodes.
     """
     steps = [step for column in run.steps.values() for step in column]
     rows: dict[int, list[float]] = {}
@@ -95,10 +117,12 @@ def step_cost(run: SideBySide, slots: int) -> StepCost:
         if not step.prefill:
             rows.setdefault(step.decode + step.padding, []).append(step.seconds)
     known = {count: statistics.median(taken) for count, taken in rows.items()}
+    if not known:
+        raise ValueError(f"none of {len(steps)} steps only decodes")
     most = max(known)
     seconds = [known[min((k for k in known if k >= count), default=most)] for count in range(1, slots + 1)]
-    prompts = [step for step in steps if step.prefill]
-    beyond = sum(step.seconds - seconds[min(slots, step.new + step.padding) - 1] for step in prompts)
+    prompts, of_rows = [step for step in steps if step.prefill], (0.0, *seconds)  # a chunk alone decodes no row
+    beyond = sum(step.seconds - of_rows[min(slots, step.new + step.padding)] for step in prompts)
     return replace(measured(seconds), prompt_token_s=max(0.0, beyond / sum(step.prefill for step in prompts)))
 
 
@@ -119,7 +143,16 @@ def occupancy(steps: Sequence[Step]) -> list[tuple[float, int]]:
 
 
 def waits(engine: Engine) -> list[float]:
-    """Seconds from the first arrival to each answer as a whole, in order: the axis of a latency distribution."""
+    """Seconds on the engine's clock from the first arrival to each answer as a whole, in order: a latency's axis."""
     records = engine.records.values()
     start = min(record.times.arrival for record in records)
     return sorted(r.times.delivered - start for r in records if r.times.delivered is not None)
+
+
+def _share(before: float | None, after: float | None, thread_seconds: float) -> float:
+    """Of the threads' time, what they waited: 0 where nobody counts it, NaN where a thread ended in between."""
+    if before is None and after is None:
+        return 0.0
+    if before is None or after is None or after < before or thread_seconds <= 0:
+        return math.nan
+    return (after - before) / thread_seconds

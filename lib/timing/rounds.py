@@ -31,7 +31,7 @@ class Rounds:
     """Times of named actions. Nothing runs before `until`; rounds already made are kept and extended.
 
     threads: how many the actions use. on_round: called before each round, for progress. now: the host's clock, for the
-    budget and for the share of waiting. passes: of each action in a sample; those not named get as many as their time
+    budget and for the share of waiting. passes: of each action in a round; those not named get as many as their time
     suggests. fewest: quiet rounds without which nothing can be decided. Raises ValueError without actions.
     """
 
@@ -122,7 +122,7 @@ class Rounds:
         """For the protocol of a claim."""
         return {
             "rounds": len(self), "quiet_rounds": len(self.quiet(*self.actions)), "threads": self.threads,
-            "confidence": self.confidence, "seed": self.seed,
+            "confidence": self.confidence, "seed": self.seed, "passes_per_round": max(self._passes.values(), default=0),
             "interval": "order statistics of the median; below 9 rounds t on logarithms",
         }  # fmt: skip
 
