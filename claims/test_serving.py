@@ -102,6 +102,8 @@ def test_latency(claim: Claim) -> None:
         "arrival to answer": "arrival to answer, returned together",
         "admission to answer": "admission to answer, returned together",
         "arrival to first token": "time to first token, returned together",
+        "arrival to answer, per token of it": "arrival to answer per token, returned together",
+        "admission to answer, per token of it": "admission to answer per token, returned together",
     }
     ratios = {
         f"{short}, {when}": case.latency(DEFINITIONS[name])
@@ -114,14 +116,14 @@ def test_latency(claim: Claim) -> None:
         "from_waiting_for_neighbours",
         {
             "any arrivals and order, steps of equal cost": most_service_ratio(*figures),
-            "all at once, any cost, at the printed throughput": most_service_ratio_at(
+            "all at once, more rows never cheaper, at the printed throughput": most_service_ratio_at(
                 PRINTS_AS_16[1], PUBLISHED.total, PUBLISHED.longest, SLOTS
             ),
         },
     )
     joint = {name: both_printed(busy if str(BUSY) in name else at_once, ratio) for name, ratio in ratios.items()}
     claim.measured("share_of_workloads_with_both_printed_figures", joint, unit="1")
-    claim.condition(f"time to the first token, for requests that arrive at random, at a load of about {BUSY}")
+    claim.condition(f"time to the first token, or time per token, of requests that arrive at random; load {BUSY}")
     claim.protocol(workloads=4 * PER_SHAPE, slots=SLOTS, interval="5 to 95 % of workloads")
     load_table(claim, LOADS, PER_SHAPE)
 
@@ -145,7 +147,7 @@ def test_neighbour(claim: Claim) -> None:
             continuous = simulate(at_once(lengths.tolist()), CONTINUOUS, constant(SLOTS), SLOTS)
             answered.add(int(static.times.released_s[short]))
             streamed.add(int(static.times.finished_s[short]))
-            alone.add(int(continuous.times.finished_s[short]))
+            alone.add(int(continuous.times.released_s[short]))
     claim.measured("short_steps", {"earliest": min(alone), "latest": max(alone)})
     claim.measured("neighbour_tokens", {"earliest": min(answered), "latest": max(answered)})
     claim.measured("answered_if_static_batching_streamed", max(streamed), unit="step")
@@ -157,9 +159,15 @@ def test_slot_refill(claim: Claim) -> None:
     """Slot-steps that stay idle while a request waits: room in the cache for every slot's longest request, and half."""
     from lib.contiguous_arena import Arena, serve
     from lib.reservation_study import drawn_requests
+    from lib.scheduling.cost import constant
+    from lib.scheduling.policies import CONTINUOUS
+    from lib.scheduling.simulate import simulate
 
     most = max(PROMPTS[0]) + LONG
-    idle, steps = {}, {}
+    runs = [simulate(requests, CONTINUOUS, constant(SLOTS), SLOTS).steps for requests in drawn_requests(PROMPTS[0])]
+    alone = [step for steps in runs for step in steps]
+    idle = {"the scheduler alone, no limit": sum(SLOTS - step.held for step in alone if step.waiting)}
+    steps = {"the scheduler alone, no limit": len(alone)}
     for name, capacity in {"for every slot": SLOTS * most, "for half of the slots": SLOTS // 2 * most}.items():
         moments = [
             moment
@@ -257,6 +265,6 @@ def test_prefix_sharing(claim: Claim, model: PreTrainedModel) -> None:
     claim.measured("shared_blocks", {prefix: f.blocks for prefix, f in found.items()})
     claim.measured("tokens_that_differ", {prefix: f.tokens_that_differ for prefix, f in found.items()})
     claim.measured("share_of_the_prefix", {prefix: f.blocks * BLOCK / prefix for prefix, f in found.items()}, unit="1")
-    claim.measured("shared_when_not_at_the_beginning", {p: f.shifted_blocks for p, f in found.items()}, unit="block")
+    claim.measured("shared_when_not_at_the_beginning", {p: f.shifted_blocks for p, f in found.items()})
     claim.condition(f"whole blocks from the very first token on: here from {BLOCK} common tokens")
     claim.protocol(block_size=BLOCK, own_tokens=OWN, new_tokens=NEW)

@@ -67,7 +67,8 @@ def context(name: str, measured: Any, unit: str) -> Aspect:
 
 def _decide(figure: Figure, measured: Measured, cautious: bool) -> tuple[Verdict, str]:
     if not all(is_finite(value) for value in _scalars(measured)):
-        return Verdict.UNRESOLVED, "the measured value is not a finite number"
+        busy = "too few quiet passes: the machine was busy; run it again with nothing beside it"
+        return Verdict.UNRESOLVED, busy if cautious else "the measured value is not a finite number"
     if figure.relation == GIVEN:
         raise MeasurementError(f"{figure.name!r} is given, a premise: it is not measured")
     if figure.relation in TREND_RELATIONS:

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from lib.paged_cache.storage import PagedStorage
 from lib.paged_cache.tables import PagedCache
-from lib.serving.models import longest, served_shape
+from lib.serving.models import longest, probe, served_shape
 from lib.serving.passes import Pass
 from lib.serving.planner import Planner, Work
 from lib.serving.requests import FINAL, GenerationRequest, OnToken, Record, State, Times
@@ -38,6 +38,10 @@ class Settings:
     policy: Policy = Policy.CONTINUOUS
     sharing: bool = True
     padding: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise ValueError(f"{self.policy!r} is no Policy")
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class Engine:
         self.cache = PagedCache(settings.blocks, settings.block_size, settings.sharing)
         storage = PagedStorage(shape, settings.blocks, settings.block_size, model.dtype, model.device)
         self._pass = Pass(model, self.cache, storage)
+        probe(model, storage)
         self.scheduler = Scheduler(settings.slots, settings.policy)
         self._planner = Planner(self.cache, self.scheduler, settings.budget, storage.copy)
         self.records: dict[Hashable, Record] = {}
@@ -83,10 +88,9 @@ class Engine:
         """
         if request.id in self.records:
             raise ValueError(f"there is a request {request.id!r} already")
-        now = self._clock()
+        now, refusal = self._clock(), self._refusal(request)
         record = Record(request, len(self.records), Times(now), list(request.prompt), on_token)
         self.records[request.id] = record
-        refusal = self._refusal(request)
         if refusal:
             record.end(State.REJECTED, refusal, now)
         elif not request.max_new_tokens:
@@ -164,11 +168,13 @@ class Engine:
         )
 
     def _advance(self, works: Sequence[Work], logits: Tensor) -> list[tuple[Record, int]]:
-        """Commit what was computed and choose tokens; returns who got which."""
+        """Choose tokens, then commit what was computed: an error in between leaves a step that can be repeated."""
+        ending = [work.record for work in works if work.last]
+        tokens = choose([self._choosers[record.request.id] for record in ending], logits)
         for work in works:
             self.cache.commit(work.record.request.id, work.tokens)
             work.record.cached += work.count
-        chosen = self._choose([work.record for work in works if work.last], logits)
+        chosen = self._without_refused(ending, tokens)
         now = self._clock()  # after the choices: until then a GPU may still be computing
         for record, token in chosen:
             record.state = State.DECODING
@@ -178,9 +184,8 @@ class Engine:
         self._close_batch()
         return chosen
 
-    def _choose(self, records: Sequence[Record], logits: Tensor) -> list[tuple[Record, int]]:
-        """The next token of each request from its row of logits; one without numbers in it ends here."""
-        tokens = choose([self._choosers[record.request.id] for record in records], logits)
+    def _without_refused(self, records: Sequence[Record], tokens: Sequence[int | None]) -> list[tuple[Record, int]]:
+        """Who got which token; a request without numbers in its row of logits ends here."""
         for record, token in zip(records, tokens, strict=True):
             if token is None:
                 self._leave(record, State.REJECTED, "logits that are not numbers (NaN or infinite)")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 
 from lib.cache_bytes import CacheShape, cache_shape
+from lib.paged_cache.storage import PagedStorage
+from lib.serving.attention import PackedRow, Span, packed_forward
 
 # These recompute their frequencies from the longest position of a pass, so a neighbour would change a request's tokens.
 NEIGHBOURLY_ROPE = frozenset({"dynamic", "longrope"})
@@ -25,6 +28,19 @@ def served_shape(model: PreTrainedModel) -> CacheShape:
     if reason:
         raise UnsupportedModel(f"{_name(model)}: {reason}")
     return cache_shape(model.config)
+
+
+def probe(model: PreTrainedModel, storage: PagedStorage) -> None:
+    """One token through the model, before anybody is served: what its layers ask of attention shows only there.
+
+    Raises UnsupportedModel where paged attention cannot do it. Writes the first position of the storage.
+    """
+    one = torch.zeros(1, dtype=torch.int64, device=model.device)
+    groups = model.config.get_text_config().num_attention_heads // storage.shape.kv_heads
+    try:
+        packed_forward(model, one, one, PackedRow(storage, [Span(0, 1, 0, one)], groups), one)
+    except (TypeError, ValueError) as error:
+        raise UnsupportedModel(f"{_name(model)}: {error}") from error
 
 
 def longest(model: PreTrainedModel) -> int | None:
@@ -63,7 +79,9 @@ def _window(config: Any) -> str:
 
 
 def _rope(config: Any) -> str:
-    kind = (getattr(config, "rope_parameters", None) or {}).get("rope_type")
-    if kind in NEIGHBOURLY_ROPE:
-        return f"{kind} rotary embeddings depend on the longest sequence of a pass, so neighbours would change tokens"
+    known = getattr(config, "rope_parameters", None) or {}
+    by_layer_type = [nested for nested in known.values() if isinstance(nested, dict)]
+    kinds = sorted({str(one.get("rope_type")) for one in (known, *by_layer_type)} & NEIGHBOURLY_ROPE)
+    if kinds:
+        return f"{kinds[0]} rotary embeddings depend on the longest sequence of a pass: neighbours would change tokens"
     return ""

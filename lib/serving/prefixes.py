@@ -19,7 +19,7 @@ class SharedPrefix:
     """blocks: held by both requests at once. sequences: how many hold each of them (0 without any).
 
     tokens_that_differ: of both replies, against their solo runs. shifted_blocks: shared when the common tokens do not
-    begin the second prompt but follow another token.
+    begin the second prompt but follow a whole block of other ones.
     """
 
     blocks: int
@@ -30,8 +30,11 @@ class SharedPrefix:
 
 def shared_prefix(model: PreTrainedModel, prefix: int, own: int, new: int, block_size: int) -> SharedPrefix:
     """Random prompts, `prefix` tokens in common and `own` of each, `new` greedy tokens; the first starts earlier."""
-    ids = random_tokens(prefix + 2 * own + 1, model.config.get_text_config().vocab_size, seed=prefix)[0].tolist()
-    common, one, two, other = ids[:prefix], ids[prefix : prefix + own], ids[prefix + own : -1], ids[-1:]
+    ids = random_tokens(prefix + 2 * own + block_size, model.config.get_text_config().vocab_size, seed=prefix)[
+        0
+    ].tolist()
+    common, one, two = ids[:prefix], ids[prefix : prefix + own], ids[prefix + own : prefix + 2 * own]
+    other = ids[prefix + 2 * own :]
     requests = [
         GenerationRequest(FIRST, tuple(common + one), new),
         GenerationRequest(SECOND, tuple(common + two), new),

@@ -6,11 +6,15 @@ the rate of requests that met limits on both (Zhong et al., DistServe, 2024, arX
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
 OnToken = Callable[[Hashable, int], None]  # the request's id and the token; called once per token, in order
+
+
+COLDEST = 1e-6  # below, logits over the temperature lose their digits, and soon are no numbers
 
 
 class State(Enum):
@@ -41,8 +45,8 @@ class Sampling:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"a temperature is positive and finite, not {self.temperature}")
+        if not COLDEST <= self.temperature < float("inf"):
+            raise ValueError(f"a temperature is finite and at least {COLDEST}, not {self.temperature}; greedy is None")
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top_k keeps at least one id, not {self.top_k}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
@@ -53,7 +57,7 @@ class Sampling:
 class GenerationRequest:
     """A prompt to continue. sampling: None is greedy. end_ids: a token of these is the last one, and is delivered.
 
-    Raises ValueError for an empty prompt (nothing to take logits from) or a negative limit.
+    Raises ValueError for an empty prompt (nothing to take logits from), a negative limit, or ids that are no integers.
     """
 
     id: Hashable
@@ -63,6 +67,12 @@ class GenerationRequest:
     end_ids: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
+        try:
+            counted = [operator.index(number) for number in (self.max_new_tokens, *self.prompt, *self.end_ids)]
+        except TypeError as error:
+            raise ValueError(f"request {self.id!r} has ids or a limit that are no integers: {error}") from None
+        object.__setattr__(self, "max_new_tokens", counted[0])
+        object.__setattr__(self, "prompt", tuple(counted[1 : 1 + len(self.prompt)]))
         if not self.prompt:
             raise ValueError(f"request {self.id!r} has an empty prompt")
         if self.max_new_tokens < 0:

@@ -43,8 +43,11 @@ def choose(choosers: Sequence[Chooser], logits: Tensor) -> list[int | None]:
     return [_one(chooser, row, token) if number else None for chooser, row, token, number in rows]
 
 
-def _one(chooser: Chooser, logits: Tensor, highest: int) -> int:
-    return highest if chooser.sampling is None else choice(chooser.scores(logits))
+def _one(chooser: Chooser, logits: Tensor, highest: int) -> int | None:
+    if chooser.sampling is None:
+        return highest
+    scores = chooser.scores(logits)
+    return choice(scores) if scores.max().isfinite() else None
 
 
 def choice(scores: Tensor) -> int:

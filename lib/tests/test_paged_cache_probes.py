@@ -13,7 +13,7 @@ from lib.paged_cache.probes import Scattered, scattered
 from lib.paged_cache.storage import PagedStorage
 
 SHAPE = CacheShape(layers=3, kv_heads=2, head_dim=8)
-CASES = [(n, size) for size in (1, 7, 16) for n in (1, size, size + 1, 3 * size, 3 * size + 1, 50)]
+CASES = [(n, size) for size in (1, 7, 16) for n in sorted({1, size, size + 1, 3 * size, 3 * size + 1, 50})]
 # One query over 50 keys of 8 dimensions near 1: an output is a mean of values below 5, whose weights carry 8 products
 # and whose sum 50 additions of 2^-24 each.
 ANOTHER_ORDER = 5 * (8 + 50) * 2.0**-24
@@ -108,7 +108,8 @@ def test_a_storage_that_reads_what_was_written_last_is_seen_by_the_exchanged_tab
             return self.kept
 
     monkeypatch.setattr(probes, "PagedStorage", IgnoresTheTable)
-    assert scattered(SHAPE, 50, 7, seed=1) == Scattered(True, 0.0, 8, 0, swapped_equal=True)
+    found = scattered(SHAPE, 50, 7, seed=1)
+    assert found.equal and found.swapped_equal
 
 
 def test_a_single_block_has_no_order_to_exchange() -> None:

@@ -32,7 +32,8 @@ class Rounds:
 
     threads: how many the actions use. on_round: called before each round, for progress. now: the host's clock, for the
     budget and for the share of waiting. passes: of each action in a round; those not named get as many as their time
-    suggests. fewest: quiet rounds without which nothing can be decided. Raises ValueError without actions.
+    suggests. fewest: quiet rounds without which nothing can be decided. Raises ValueError without actions
+    or for counts below one.
     """
 
     actions: Mapping[str, Action]
@@ -58,6 +59,11 @@ class Rounds:
     def __post_init__(self) -> None:
         if not self.actions:
             raise ValueError("nothing to time: no actions")
+        unknown = set(self.passes) - set(self.actions)
+        if unknown or min([self.threads, self.fewest, *self.passes.values()]) < 1:
+            raise ValueError(
+                f"threads {self.threads}, fewest {self.fewest}, passes {dict(self.passes)}: each at least 1"
+            )
         self._sampler = Sampler(self.clock, self.reference, self.threads, self.waited, self.now)
 
     def until(self, decided: Callable[[], bool], budget_s: float) -> Rounds:
@@ -73,7 +79,7 @@ class Rounds:
         look_at = max(self.fewest, len(self))
         while True:
             while len(self) < look_at:
-                if len(self) and self.spent_s >= budget_s * self._patience():
+                if len(self) and not self.spent_s < budget_s * self._patience():  # a budget of NaN is spent
                     return self
                 self._round()
             if decided():
@@ -175,4 +181,4 @@ class Rounds:
                 passes[name].append(self._sampler.take(self.actions[name], reference_s))
         for name, taken in passes.items():  # all or none: an action that raises must not shift the later pairs
             self.samples[name].append(Sample(tuple(taken)))
-        self.spent_s += self.now() - started
+        self.spent_s += max(0.0, self.now() - started)  # a clock set back must not extend the budget

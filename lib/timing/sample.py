@@ -94,4 +94,4 @@ class Sampler:
 
 def passes_of(seconds: float) -> int:
     """How many passes an action gets in a round, from the time of one that warmed up: by number, never by time."""
-    return 1 if math.isnan(seconds) else max(1, min(MOST_PASSES, math.ceil(SAMPLE_S / seconds)))
+    return 1 if not seconds > 0 else max(1, min(MOST_PASSES, math.ceil(SAMPLE_S / seconds)))

@@ -98,3 +98,9 @@ def test_only_equality_with_the_record_is_green():
 def test_numpy_numbers_are_recorded_as_plain_ones() -> None:
     found = as_json({"share": np.float64(0.5), "gap": Estimate(np.float64(1), 0, 2)})
     assert [type(found["share"]), type(found["gap"]["value"])] == [float, float]
+
+
+@pytest.mark.parametrize(("cautious", "words"), [(True, "the machine was busy"), (False, "not a finite number")])
+def test_a_timed_figure_without_an_interval_says_that_the_machine_was_busy(cautious, words):
+    aspect = judge(figure("less", "1"), Estimate(1.0, 0.0, math.inf), cautious=cautious)
+    assert aspect.verdict is Verdict.UNRESOLVED and words in aspect.reason
