@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lib.serving.side_by_side import SideBySide
 
 SLOTS = 8
-PRINTS_AS_16, TENFOLD = (1.55, 1.65), 10
+PRINTS_AS_16, TENFOLD = (1.55, 1.65), 10  # what rounds to the printed 1.6, and the printed factor of latency
 SHORTEST_PROMPT = 16  # tokens; each request's is one longer than the one's before
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from claims.serving_tables import both_printed, engine_plots, load_table, prose_requests
+from claims.serving_tables import PRINTS_AS_16, SLOTS, both_printed, engine_plots, load_table, prose_requests
 from reports.claim import Claim, claim
 from reports.plots import Axis, Curve
 
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from fixtures.corpora import Corpus
     from fixtures.timing import Timings
 
-SLOTS, PER_SHAPE = 8, 2_500  # of each of four shapes of skew
+PER_SHAPE = 2_500  # workloads of each of four shapes of skew
 LOADS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
 BUSY = 0.6  # the load at which the printed pair is least unlikely
-PRINTS_AS_16 = (1.55, 1.65)  # what rounds to the printed 1.6
-TENFOLD = 10
 BATCH_WITH_KNOWN_COST = 16
 SHORT, LONG = 4, 231
 PROMPTS = ((40, 40), (16, 512))  # tokens, from … to
