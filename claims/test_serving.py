@@ -72,9 +72,7 @@ def test_throughput(claim: Claim) -> None:
     low, high = PRINTS_AS_16
     printing = {name: float(((low <= ratio) & (ratio < high)).mean()) for name, ratio in ratios.items()}
     claim.measured("share_of_workloads_that_print_1.6", printing, unit="1")
-    claim.condition(
-        "requests that arrive at random at about 0.6 of the server's capacity, or padding that costs nothing"
-    )
+    claim.condition("arrivals, padding and step cost that the text does not give")
     claim.protocol(workloads=4 * PER_SHAPE, slots=SLOTS, interval="5 to 95 % of workloads")
     by_load = {load: central(ratios[f"arrivals at random, load {load}"]) for load in LOADS}
     claim.plot(

@@ -30,9 +30,8 @@ class SharedPrefix:
 
 def shared_prefix(model: PreTrainedModel, prefix: int, own: int, new: int, block_size: int) -> SharedPrefix:
     """Random prompts, `prefix` tokens in common and `own` of each, `new` greedy tokens; the first starts earlier."""
-    ids = random_tokens(prefix + 2 * own + block_size, model.config.get_text_config().vocab_size, seed=prefix)[
-        0
-    ].tolist()
+    vocabulary = model.config.get_text_config().vocab_size
+    ids = random_tokens(prefix + 2 * own + block_size, vocabulary, seed=prefix)[0].tolist()
     common, one, two = ids[:prefix], ids[prefix : prefix + own], ids[prefix + own : prefix + 2 * own]
     other = ids[prefix + 2 * own :]
     requests = [

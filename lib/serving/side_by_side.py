@@ -22,7 +22,7 @@ from lib.scheduling.simulate import simulate
 from lib.serving.engine import Engine, Settings, Step
 from lib.serving.requests import GenerationRequest
 from lib.serving.scheduler import Policy
-from lib.timing.disturbance import waited_seconds
+from lib.timing.disturbance import waited_seconds, waiting_share
 from lib.timing.intervals import CONFIDENCE
 from lib.timing.sample import WAITED_AT_MOST
 
@@ -92,7 +92,7 @@ def run_in_turn(
             else:
                 steps[policy].append(done)
     seconds = sum(step.seconds for column in steps.values() for step in column)
-    return SideBySide(engines, steps, _share(before, waited_seconds(), seconds * threads))
+    return SideBySide(engines, steps, waiting_share(before, waited_seconds(), seconds * threads))
 
 
 def total_ratio(above: Sequence[float], below: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
@@ -147,12 +147,3 @@ def waits(engine: Engine) -> list[float]:
     records = engine.records.values()
     start = min(record.times.arrival for record in records)
     return sorted(r.times.delivered - start for r in records if r.times.delivered is not None)
-
-
-def _share(before: float | None, after: float | None, thread_seconds: float) -> float:
-    """Of the threads' time, what they waited: 0 where nobody counts it, NaN where a thread ended in between."""
-    if before is None and after is None:
-        return 0.0
-    if before is None or after is None or after < before or thread_seconds <= 0:
-        return math.nan
-    return (after - before) / thread_seconds

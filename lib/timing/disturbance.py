@@ -8,6 +8,7 @@ which is slow too when memory or clock frequency are taken away from outside.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,18 @@ def waited_seconds(tasks: Path = TASKS) -> float | None:
         return sum(int((task / "schedstat").read_text().split()[1]) for task in tasks.iterdir()) / NS_PER_S
     except (OSError, IndexError, ValueError):  # another system, or a thread that ended while we were reading
         return None
+
+
+def waiting_share(before: float | None, after: float | None, thread_seconds: float) -> float:
+    """What two readings of `waited_seconds` say of so much time of all threads together.
+
+    0 where nobody counts waiting, NaN (never quiet) where a thread ended in between or no time passed.
+    """
+    if before is None and after is None:
+        return 0.0
+    if before is None or after is None or after < before or thread_seconds <= 0:
+        return math.nan
+    return (after - before) / thread_seconds
 
 
 def reference_workload(device: torch.device) -> Callable[[], object]:

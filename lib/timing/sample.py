@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lib.timing.clock import Clock
+from lib.timing.disturbance import waiting_share
 
 Action = Callable[[], object]
 
@@ -83,13 +84,7 @@ class Sampler:
         return self._share_since(before, started)
 
     def _share_since(self, before: float | None, started: float) -> float:
-        """0 where nobody counts waiting, NaN (never quiet) where a thread ended in between."""
-        after, thread_seconds = self.waited(), (self.now() - started) * self.threads
-        if before is None and after is None:
-            return 0.0
-        if before is None or after is None or after < before or thread_seconds <= 0:
-            return math.nan
-        return (after - before) / thread_seconds
+        return waiting_share(before, self.waited(), (self.now() - started) * self.threads)
 
 
 def passes_of(seconds: float) -> int:
