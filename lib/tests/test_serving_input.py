@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from transformers import Gemma2Config, LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config
@@ -22,12 +20,7 @@ SETTINGS = Settings(slots=2, blocks=10, block_size=4, budget=6)
 POLICIES = tuple(Policy)
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def engine(**changes: object) -> Engine:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 import pytest
-import torch
 
 from lib.paged_cache import tables
 from lib.serving import prefixes
@@ -22,12 +20,7 @@ OWN, NEW = 3, 4
 CASES = [(n, size) for size in (1, 4, 7) for n in sorted({size - 1, size, size + 1, 3 * size - 1, 3 * size})]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def probe(prefix: int, block_size: int, family: str = "qwen2") -> SharedPrefix:

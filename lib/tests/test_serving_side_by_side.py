@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
 from lib.intervals import Estimate
@@ -40,12 +38,7 @@ RUNS, NINE_IN_TEN = 1500, 0.9
 SCATTER = 3 * math.sqrt(0.9 * 0.1 / RUNS) + 0.01
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def a_step(seconds: float, *, prefill: int = 0, decode: int = 0, padding: int = 0, new: int | None = None) -> Step:
