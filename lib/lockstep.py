@@ -28,10 +28,10 @@ from lib.timing.rounds import Rounds
 Action = Callable[[], object]
 Column = NDArray[np.float64]
 EVERY, LAST = "logits of every position", "one row of logits"
-TEXT = "a short text"
+TEXT, CACHED = "a short text", "cached"
 KEPT = {EVERY: ALL_POSITIONS, LAST: 1}
-PASSES = 2  # of each, of which the faster counts: in a reply they follow one another
-FEWEST_ROUNDS = 2  # each with several passes for the line
+STEPS = 2  # of each cached step, of which the faster counts; a pass over the text takes as long as three of them
+FEWEST_ROUNDS = 3  # each with several passes for the line
 FEWEST = 6  # passes; a line takes two of them, and t with fewer than four degrees of freedom says little
 UNKNOWN = Estimate(1.0, 0.0, math.inf)
 
@@ -65,23 +65,24 @@ def lockstep_actions(
         seen = ids[:, : prompt + number]
         for kind, kept in KEPT.items():
             actions[called(kind, number)] = _whole_pass(model, seen, kept)
-        actions[called("cached", number)] = decode_action(model, prompt + number - 1)
+        actions[called(CACHED, number)] = decode_action(model, prompt + number - 1)
     return actions | {called(TEXT, n): _whole_pass(model, ids[:, :n], 1) for n in texts}
 
 
 def warmed(rounds: Rounds, longest: str) -> Rounds:
-    """The same rounds without a warm-up of their own, after their longest pass has run once; two passes a sample.
+    """The same rounds without a warm-up of their own, after their longest pass has run once.
 
     A pass here differs from the next by one position and shares all of its kernels with it; warming each up by itself
     would take as long as a whole round.
     """
     rounds.actions[longest]()
-    return replace(rounds, warm_up=0, passes=dict.fromkeys(rounds.actions, PASSES), fewest=FEWEST_ROUNDS)
+    passes = {name: STEPS if name.startswith(CACHED) else 1 for name in rounds.actions}
+    return replace(rounds, warm_up=0, passes=passes, fewest=FEWEST_ROUNDS)
 
 
 def pass_over_step(rounds: Rounds, numbers: Sequence[int], texts: Sequence[int]) -> dict[int, float]:
     """A pass over so many positions in units of a mean cached step, quiet samples only: at 1 a cache saves nothing."""
-    steps = [seconds for name in _names("cached", numbers) for seconds in rounds.quiet_seconds(name)]
+    steps = [seconds for name in _names(CACHED, numbers) for seconds in rounds.quiet_seconds(name)]
     passes = {n: rounds.quiet_seconds(called(TEXT, n)) for n in texts}
     return {n: float(np.mean(taken) / np.mean(steps)) for n, taken in passes.items() if taken and steps}
 
@@ -99,7 +100,7 @@ def passes_of(rounds: Rounds, numbers: Sequence[int], kind: str) -> Passes:
     """The quiet samples of one uncached variant and of the cached program."""
     columns: dict[str, list[float]] = {"n": [], "u": [], "c": []}
     for number in numbers:
-        names = called(kind, number), called("cached", number)
+        names = called(kind, number), called(CACHED, number)
         both = rounds.quiet(*names)
         columns["n"] += [number] * len(both)
         columns["u"] += rounds.quiet_seconds(names[0], both)
@@ -136,26 +137,23 @@ def factors(passes: Passes, lengths: Sequence[int]) -> Mapping[int, Estimate]:
 def growth(passes: Passes, tokens: int, shorter: int, confidence: float = CONFIDENCE) -> Estimate:
     """The factor of one reply over that of a shorter one, from the same passes, so that most of their error cancels.
 
-    The error of its logarithm to first order in each time (delta method), Student's t as in `generation_factor`.
+    The error of its logarithm to first order in each time (delta method), what both passes of a pair have in common
+    included; Student's t as in `generation_factor`.
     """
     if len(passes.numbers) < FEWEST or not passes.prefills:
         return UNKNOWN
     logs, error_first = 0.0, 0.0
-    first, columns = float(np.mean(passes.prefills)), (np.asarray(passes.uncached), np.asarray(passes.cached))
-    lever: list[Column] = [np.zeros(len(passes.numbers)), np.zeros(len(passes.numbers))]
+    first, columns = float(np.mean(passes.prefills)), np.asarray([passes.uncached, passes.cached])
+    lever = np.zeros_like(columns)  # what the logarithm gains by each second of each pass
     for sign, reply in ((1, tokens), (-1, shorter)):
         weights = _sum_weights(passes.numbers, reply)
         for side, column in enumerate(columns):
             total, way = first + float(weights @ column), sign * (1 - 2 * side)
             logs, error_first = logs + way * math.log(total), error_first + way / total
-            lever[side] += sign * weights / total
-    error_u, error_c = (
-        _scatter(passes.numbers, column) * float(np.linalg.norm(one))
-        for column, one in zip(columns, lever, strict=True)
-    )
-    relative = _scatter(passes.numbers, columns[1]) / float(columns[1].mean()) / math.sqrt(len(passes.prefills))
-    error = math.hypot(error_u, error_c, error_first * first * relative)
-    reach = float(t.ppf((1 + confidence) / 2, len(passes.numbers) - 2)) * error
+            lever[side] += way * weights / total
+    error = math.sqrt(float((lever @ lever.T * _covariance(passes.numbers, columns)).sum()))
+    of_first = first * _scatter(passes.numbers, columns[1]) / float(columns[1].mean()) / math.sqrt(len(passes.prefills))
+    reach = float(t.ppf((1 + confidence) / 2, len(passes.numbers) - 2)) * math.hypot(error, error_first * of_first)
     return Estimate(*(math.exp(logs + side * reach) for side in (0, -1, 1)))
 
 
@@ -183,9 +181,14 @@ def _sum_weights(numbers: Sequence[int], tokens: int) -> Column:
 
 def _scatter(numbers: Sequence[int], values: Column) -> float:
     """Standard deviation of the residuals around a straight line."""
+    return math.sqrt(float(_covariance(numbers, values[None])[0, 0]))
+
+
+def _covariance(numbers: Sequence[int], columns: Column) -> Column:
+    """(columns, columns): of their residuals around straight lines, pass by pass; columns is (columns, passes)."""
     line = np.vander(np.asarray(numbers, dtype=float), 2)
-    residuals = values - line @ np.linalg.lstsq(line, values, rcond=None)[0]
-    return math.sqrt(float(residuals @ residuals) / (len(values) - 2))
+    residuals = columns.T - line @ np.linalg.lstsq(line, columns.T, rcond=None)[0]
+    return np.asarray(residuals.T @ residuals / (len(numbers) - 2))
 
 
 def _whole_pass(model: PreTrainedModel, ids: Tensor, kept: int) -> Action:

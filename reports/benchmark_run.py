@@ -38,8 +38,11 @@ class BenchmarkRun:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """One line: what was run and what was not."""
-        run = sum(len(terminalreporter.getreports(outcome)) for outcome in ("passed", "failed", "xfailed"))
+        """What benchmarks say beyond their times, and one line: what was run and what was not."""
+        ended = [r for outcome in ("passed", "failed", "xfailed") for r in terminalreporter.getreports(outcome)]
+        for name, text in (said for report in ended for said in report.user_properties):
+            terminalreporter.write_line(f"{name}: {text}")
+        run = len(ended)
         skipped = len(terminalreporter.getreports("skipped"))
         claims = f"; claims left out: {self.claims}, their last report is kept" if self.claims else ""
         terminalreporter.write_line(f"benchmarks: {run} run, {skipped} skipped{claims}", bold=True)

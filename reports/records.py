@@ -11,7 +11,7 @@ from reports.ledger import Ledger, Statement
 from reports.plots import plot_as_json
 from reports.subject import NOTHING, Subject
 from reports.tables import table_as_json
-from reports.verdict import Outcome, Verdict, has_moved, outcome_of
+from reports.verdict import Outcome, Verdict, as_far_as_decided, has_moved, outcome_of
 
 SCHEMA = 1
 Record = dict[str, Any]
@@ -22,7 +22,8 @@ def measured_record(claim: Claim, verdict: Verdict, subject: Subject) -> Record:
     record = _blank(claim.statement, subject)
     on_record = claim.statement.record_for(subject.slug, subject.device)
     expected = {} if on_record is None else _figure_records(claim, subject)
-    moved = [name for name, verdict in expected.items() if has_moved(claim.aspects[name].verdict, verdict)]
+    verdict = as_far_as_decided(verdict, on_record, ((claim.aspects[n].verdict, v) for n, v in expected.items()))
+    moved = [name for name, known in expected.items() if has_moved(claim.aspects[name].verdict, known)]
     record |= {
         "verdict": verdict.value,
         "on_record": on_record and on_record.value,

@@ -43,6 +43,19 @@ def has_moved(verdict: Verdict | None, on_record: Verdict | None) -> bool:
     return on_record is not None and verdict in _DECIDED and verdict is not on_record
 
 
+def as_far_as_decided(
+    verdict: Verdict, on_record: Verdict | None, figures: Iterable[tuple[Verdict | None, Verdict | None]]
+) -> Verdict:
+    """The verdict, or UNRESOLVED if it is milder than the record only because the figure that made it was not decided.
+
+    figures: pairs of (measured, on record). Worst is REFUTED, then CONDITIONAL; a decided figure speaks for itself.
+    """
+    both_decided = verdict in _DECIDED and on_record in _DECIDED
+    milder = both_decided and _SEVERITY.index(verdict) > _SEVERITY.index(on_record or verdict)
+    undecided = any(found is Verdict.UNRESOLVED and known is on_record for found, known in figures)
+    return Verdict.UNRESOLVED if milder and undecided else verdict
+
+
 def outcome_of(verdict: Verdict, on_record: Verdict | None, aspect_moved: bool = False) -> Outcome:
     """Compare a verdict with the record. What could not be decided is neither green nor red.
 

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from fixtures.progress import Progress
+    from fixtures.timing import Timings
     from lib.serving.requests import GenerationRequest
     from lib.serving.scheduler import Policy
 
     Replies = dict[Hashable, tuple[int, ...]]
     Serve = Callable[[list[GenerationRequest]], Replies]
+    Say = Callable[[str, object], None]
 
 ROUNDS, WAIT_S = 2, 120.0
 SLOTS, BLOCK = 8, 16
@@ -36,7 +38,9 @@ NEAR_TIE = 1e-3
 
 @pytest.mark.slow
 @pytest.mark.benchmark(group="serving")
-def test_engines_in_turn(benchmark: BenchmarkFixture, model: PreTrainedModel, progress: Progress) -> None:
+def test_engines_in_turn(
+    benchmark: BenchmarkFixture, model: PreTrainedModel, progress: Progress, record_property: Say
+) -> None:
     """The same requests by our engine, continuous and static, and by transformers' engine: equal tokens, and rates."""
     from lib.timing.exclusive import MachineTaken, exclusive
 
@@ -54,6 +58,40 @@ def test_engines_in_turn(benchmark: BenchmarkFixture, model: PreTrainedModel, pr
         "static_over_continuous": median[STATIC] / median[CONTINUOUS],
         "replies_parted_at_a_near_tie": _parted(model, requests, replies),
     }
+    record_property(
+        "32 requests, eight slots",
+        f"transformers' engine took {median[THEIRS] / median[CONTINUOUS]:.2f} times as long as ours",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.benchmark(group="serving")
+def test_policies_in_turn(
+    benchmark: BenchmarkFixture, model: PreTrainedModel, timings: Timings, record_property: Say
+) -> None:
+    """The same requests under both policies, a step of each in turn; the simulator, fed with these steps, beside it."""
+    from lib.serving.engine import Settings
+    from lib.serving.scheduler import Policy
+    from lib.serving.side_by_side import run_in_turn, simulated_ratio, step_cost
+
+    requests = _requests(model, REPLIES)
+    settings = Settings(SLOTS, _blocks(requests), BLOCK, BUDGET)
+    run = benchmark.pedantic(run_in_turn, args=(model, requests, settings, timings.threads), rounds=1)
+    replies = {p.value: {n: r.tokens for n, r in run.engines[p].records.items()} for p in Policy}
+    measured, simulated = run.time_ratio, simulated_ratio(requests, step_cost(run, SLOTS), SLOTS)
+    benchmark.extra_info |= {
+        "static_over_continuous": [measured.value, measured.low, measured.high],
+        "static_over_continuous_steps": run.step_ratio,
+        "simulated": simulated,
+        "waited": run.waited,
+        "replies_parted_at_a_near_tie": _parted(model, requests, replies),
+    }
+    record_property(
+        "32 requests, eight slots",
+        f"static batching took {measured.value:.2f} [{measured.low:.2f}, {measured.high:.2f}] times as long as "
+        f"continuous, {run.step_ratio:.2f} times the steps; simulated from the same steps {simulated:.2f}",
+    )
+    assert measured.low <= simulated <= measured.high  # noqa: S101
 
 
 def _in_turn(

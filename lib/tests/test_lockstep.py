@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -89,6 +90,16 @@ def test_coverage_of_growth_over_simulated_generations(noise: float) -> None:
     random, truth = np.random.default_rng(11), true_factor(REPLY) / true_factor(12)
     hits = sum(growth(noisy(random, noise), REPLY, 12).contains(truth) for _ in range(TRIALS))
     assert hits / TRIALS >= CONFIDENCE - SIGMAS * math.sqrt(CONFIDENCE * (1 - CONFIDENCE) / TRIALS)
+
+
+def test_growth_is_the_surer_the_more_both_passes_of_a_pair_share() -> None:
+    """A slow second that meets both times of a pair says little about their ratio."""
+    random = np.random.default_rng(3)
+    apart, together = noisy(random, 0.1), exact_passes()
+    shared = np.exp(0.1 * random.standard_normal(len(NUMBERS)))
+    together = replace(together, uncached=shared * together.uncached, cached=shared * together.cached)
+    widths = [math.log(found.high / found.low) for found in (growth(p, REPLY, 12) for p in (apart, together))]
+    assert widths[1] < widths[0] / 2 and growth(together, REPLY, 12).contains(true_factor(REPLY) / true_factor(12))
 
 
 def test_coverage_rejects_an_interval_that_forgets_the_cached_scatter() -> None:

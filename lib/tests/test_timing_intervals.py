@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.stats import binom, norm, quantile_test, ttest_1samp
+from scipy.stats import binom, norm, quantile_test, ttest_1samp, wilcoxon
 
-from lib.timing.intervals import CONFIDENCE, FEWEST, fewest_ordered, middle_interval, ranks
+from lib.timing.intervals import (
+    CONFIDENCE,
+    FEWEST,
+    fewest_ordered,
+    middle_interval,
+    ranks,
+    ratio_interval,
+    signed_rank_cut,
+)
 
 SIZES = (9, 14, 21, 31)
 FEW = (4, 6, 8)
@@ -103,11 +111,49 @@ def test_a_percentile_bootstrap_of_nine_would_undercover() -> None:
     assert ours >= CONFIDENCE - SIGMAS * math.sqrt(CONFIDENCE * (1 - CONFIDENCE) / trials)
 
 
+@pytest.mark.parametrize("n", SIZES)
+def test_ratio_ends_against_scipys_signed_rank_test(n: int) -> None:
+    """The interval holds exactly the middles that the exact test at this confidence does not reject."""
+    ratios = np.random.default_rng(n).lognormal(0.1, 0.3, n)
+    ours = ratio_interval(ratios.tolist())
+    for end, inwards in ((ours.low, 1.0), (ours.high, -1.0)):
+        kept, rejected = (wilcoxon(np.log(ratios / end) - side * inwards * 1e-9, method="exact") for side in (1, -1))
+        assert kept.pvalue > 1 - CONFIDENCE >= rejected.pvalue
+
+
+def test_signed_ranks_begin_where_order_statistics_do() -> None:
+    assert [signed_rank_cut(n) is not None for n in (8, 9)] == [False, True] and signed_rank_cut(9) == 0
+
+
+@pytest.mark.parametrize("n", [9, 14])
+@pytest.mark.parametrize("noise", [lognormal, pareto, two_humped])
+def test_ratios_of_like_noise_are_covered_whatever_its_shape(noise, n: int) -> None:  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(n)
+    ratios = noise(rng, (FEW_TRIALS, n))[0] / noise(rng, (FEW_TRIALS, n))[0]
+    missed = 1 - float(np.mean([ratio_interval(row).contains(1) for row in ratios.tolist()]))
+    nominal = 1 - CONFIDENCE
+    assert missed <= nominal + SIGMAS * math.sqrt(nominal * (1 - nominal) / FEW_TRIALS)
+
+
+def test_one_cut_further_in_would_not_cover() -> None:
+    """The wrong variant, of nine ratios: the second pairwise mean from either end covers 99.2 %, not 99.5."""
+    assert 2 * 2 / 2**9 > 1 - CONFIDENCE >= 2 * 1 / 2**9
+
+
+def test_ratios_of_unlike_noise_are_covered_less() -> None:
+    """The price, on record: a hump that only one of the two meets makes the middle of ratios another one."""
+    rng = np.random.default_rng(1)
+    ratios = two_humped(rng, (FEW_TRIALS, 14))[0] / lognormal(rng, (FEW_TRIALS, 14))[0] ** 0.05
+    median = float(np.median(ratios))
+    assert 1 - float(np.mean([ratio_interval(row).contains(median) for row in ratios.tolist()])) > 2 * (1 - CONFIDENCE)
+
+
+@pytest.mark.parametrize("middle", [middle_interval, ratio_interval])
 @pytest.mark.parametrize("n", FEW)
-def test_few_values_against_scipys_t_interval(n: int) -> None:
+def test_few_values_against_scipys_t_interval(middle, n: int) -> None:  # type: ignore[no-untyped-def]
     values = np.random.default_rng(n).lognormal(-3, 0.2, n)
     theirs = ttest_1samp(np.log(values), 0).confidence_interval(CONFIDENCE)
-    ours = middle_interval(values.tolist())
+    ours = middle(values.tolist())
     assert (math.log(ours.low), math.log(ours.high)) == pytest.approx((theirs.low, theirs.high), abs=10 * ROUNDING)
     assert math.log(ours.value) == pytest.approx(float(np.log(values).mean()), abs=10 * ROUNDING)
 
@@ -131,14 +177,15 @@ def test_few_values_are_not_covered_whatever_the_noise() -> None:
 
 @pytest.mark.parametrize("n", range(1, FEWEST))
 def test_too_few_values_say_nothing(n: int) -> None:
-    interval = middle_interval([0.3] * n)
-    assert (interval.low, interval.high) == (0, math.inf)
+    for interval in (middle_interval([0.3] * n), ratio_interval([0.3] * n)):
+        assert (interval.low, interval.high) == (0, math.inf)
 
 
-@given(st.lists(times, min_size=FEWEST, max_size=40))
-def test_interval_of_the_inverses_is_the_inverse_interval(values: list[float]) -> None:
+@pytest.mark.parametrize("middle", [middle_interval, ratio_interval])
+@given(values=st.lists(times, min_size=FEWEST, max_size=40))
+def test_interval_of_the_inverses_is_the_inverse_interval(middle, values: list[float]) -> None:  # type: ignore[no-untyped-def]
     """a/b and b/a must tell the same story, or the choice of the denominator would decide."""
-    ours, inverse = middle_interval(values), middle_interval([1 / value for value in values])
+    ours, inverse = middle(values), middle([1 / value for value in values])
     for a, b in ((ours.value, inverse.value), (ours.low, inverse.high), (ours.high, inverse.low)):
         assert math.log(a) == pytest.approx(-math.log(b), abs=100 * ROUNDING)
 
@@ -152,10 +199,12 @@ def test_a_plain_mean_would_not_be_invariant() -> None:
 @given(times, st.integers(1, 40))
 def test_equal_values_keep_their_value_inside(value: float, n: int) -> None:
     """A coarse clock gives the same number again and again: no rounding may push it out of its own interval."""
-    assert middle_interval([value] * n).value == pytest.approx(value, rel=ROUNDING)
+    for interval in (middle_interval([value] * n), ratio_interval([value] * n)):
+        assert interval.value == pytest.approx(value, rel=ROUNDING)
 
 
 @pytest.mark.parametrize("wrong", [[], [0.0], [-1.0] * 9, [1.0] * 8 + [math.nan], [1.0] * 3 + [math.inf]])
 def test_what_is_no_time_is_refused(wrong: list[float]) -> None:
-    with pytest.raises(ValueError, match="positive finite"):
-        middle_interval(wrong)
+    for middle in (middle_interval, ratio_interval):
+        with pytest.raises(ValueError, match="positive finite"):
+            middle(wrong)

@@ -12,17 +12,18 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lib.intervals import Estimate
 from lib.timing.clock import Clock
 from lib.timing.disturbance import waited_seconds
-from lib.timing.intervals import CONFIDENCE, FEWEST, middle_interval
+from lib.timing.intervals import CONFIDENCE, FEWEST, middle_interval, ratio_interval
 from lib.timing.sample import WAITED_AT_MOST, Action, Pass, Sample, Sampler, passes_of
 
 SLOW_BUDGETS = 6  # at most, for rounds that are quiet and slow
 GROWTH = 1.45  # rounds at each further look, relative to the last: few looks, each with a real gain
+UNKNOWN = Estimate(1.0, 0.0, math.inf)
 PROBES, PATIENCE_S = 8, 5.0  # references to see whether it is alone: some 0.2 s; how long to wait for that
 
 
@@ -32,7 +33,8 @@ class Rounds:
 
     threads: how many the actions use. on_round: called before each round, for progress. now: the host's clock, for the
     budget and for the share of waiting. passes: of each action in a round; those not named get as many as their time
-    suggests. fewest: quiet rounds without which nothing can be decided. Raises ValueError without actions
+    suggests. long: actions that take seconds, so that what only a first pass does is little of it: not warmed up, one
+    pass in a round. fewest: quiet rounds without which nothing can be decided. Raises ValueError without actions
     or for counts below one.
     """
 
@@ -48,6 +50,7 @@ class Rounds:
     now: Callable[[], float] = time.perf_counter
     best_known_s: Callable[[], float] = lambda: math.inf
     passes: Mapping[str, int] = field(default_factory=dict)
+    long: Collection[str] = ()
     fewest: int = FEWEST
     probes: int = PROBES
     patience_s: float = PATIENCE_S
@@ -59,11 +62,10 @@ class Rounds:
     def __post_init__(self) -> None:
         if not self.actions:
             raise ValueError("nothing to time: no actions")
-        unknown = set(self.passes) - set(self.actions)
+        unknown = {*self.passes, *self.long} - set(self.actions)
         if unknown or min([self.threads, self.fewest, *self.passes.values()]) < 1:
-            raise ValueError(
-                f"threads {self.threads}, fewest {self.fewest}, passes {dict(self.passes)}: each at least 1"
-            )
+            numbers = f"threads {self.threads}, fewest {self.fewest}, passes {dict(self.passes)}: each at least 1"
+            raise ValueError(f"not timed at all: {sorted(unknown)}" if unknown else numbers)
         self._sampler = Sampler(self.clock, self.reference, self.threads, self.waited, self.now)
 
     def until(self, decided: Callable[[], bool], budget_s: float) -> Rounds:
@@ -122,18 +124,19 @@ class Rounds:
         """Middle over quiet rounds of how many times as long an action took as another in the same round."""
         both = self.quiet(name, over)
         pairs = zip(self.quiet_seconds(name, both), self.quiet_seconds(over, both), strict=True)
-        return self._interval([a / b for a, b in pairs])
+        ratios = [a / b for a, b in pairs]
+        return ratio_interval(ratios, self.confidence) if ratios else UNKNOWN
 
     def facts(self) -> dict[str, float | int | str]:
         """For the protocol of a claim."""
         return {
             "rounds": len(self), "quiet_rounds": len(self.quiet(*self.actions)), "threads": self.threads,
             "confidence": self.confidence, "seed": self.seed, "passes_per_round": max(self._passes.values(), default=0),
-            "interval": "order statistics of the median; below 9 rounds t on logarithms",
+            "interval": "of ratios signed ranks, of times order statistics; below 9 rounds t; on logarithms",
         }  # fmt: skip
 
     def _interval(self, values: list[float]) -> Estimate:
-        return middle_interval(values, self.confidence) if values else Estimate(1.0, 0.0, math.inf)
+        return middle_interval(values, self.confidence) if values else UNKNOWN
 
     def _patience(self) -> int:
         """How many budgets may be spent, as things are."""
@@ -159,7 +162,7 @@ class Rounds:
         if self.samples:
             return
         for name, action in self.actions.items():
-            seconds = self._warmed(action, self.warm_up)
+            seconds = self._warmed(action, 0 if name in self.long else self.warm_up)
             self._passes[name] = self.passes.get(name) or passes_of(seconds)
         self._warm_reference_s = self._warmed(self.reference, max(self.warm_up, 1))
         self.samples.update({name: [] for name in self.actions})

@@ -11,10 +11,10 @@ from lib.timing.disturbance import waiting_share
 
 Action = Callable[[], object]
 
-# A short action is timed a few times in a round, between the others, and its fastest pass counts: a slow second then
-# meets all actions alike. On a busy host the ratio of two decode steps (0.15 s) scatters by 7 % from round to round so,
-# and by 43 % if the four passes of each follow one another. A long pass is a mean of its own parts.
-SAMPLE_S, MOST_PASSES = 0.6, 4
+# A short action is timed twice in a round, between the others, and its faster pass counts: a slow second then meets all
+# actions alike. On a busy host the ratio of two decode steps (0.15 s) scatters by 18 % from round to round with one
+# pass of each, 7 to 9 % with two, 6 % with four; so two are best for a given time, and four in a row (43 %) worst.
+SAMPLE_S, MOST_PASSES = 0.3, 2
 # A process alone on its cores waits 0-4 % of the time (the system at work), seldom 7 %; beside one busy loop 30-45 %.
 WAITED_AT_MOST = 0.08
 # Against the fastest of the session. Alone it varies by a tenth; starved of memory or of cores it takes three times as

@@ -25,8 +25,9 @@ def test_pass(benchmark, where):
     benchmark.extra_info["tokens_per_s"] = 7.5
 
 @pytest.mark.slow
-def test_minutes(benchmark):
+def test_minutes(benchmark, record_property):
     benchmark.pedantic(int, rounds=3)
+    record_property("two engines", "1.06 times as long")
 """
 
 
@@ -61,6 +62,12 @@ def test_benchmarks_run_beside_claims_and_leave_their_report(run, pytester):
     assert result.ret == pytest.ExitCode.OK and before and evidence(pytester) == before
     result.stdout.fnmatch_lines(["benchmarks: 1 run, 2 skipped; claims left out: 1, their last report is kept"])
     result.stdout.no_fnmatch_line("*the chapter, checked*")
+
+
+def test_what_a_benchmark_says_beyond_its_times_is_printed(run):
+    result = run("claims", "--benchmark-only", "-m", "slow")
+    result.assert_outcomes(passed=1, deselected=3)
+    result.stdout.fnmatch_lines(["two engines: 1.06 times as long", "benchmarks: 1 run*"])
 
 
 def test_benchmarks_open_no_report_where_there_was_none(run, pytester):

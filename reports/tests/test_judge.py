@@ -10,7 +10,7 @@ import pytest
 from lib.intervals import Estimate
 from reports.judge import MeasurementError, as_json, judge
 from reports.ledger import Figure
-from reports.verdict import Outcome, Verdict, combine, outcome_of
+from reports.verdict import Outcome, Verdict, as_far_as_decided, combine, outcome_of
 
 
 def figure(relation="equal", value="10", **more):
@@ -104,3 +104,29 @@ def test_numpy_numbers_are_recorded_as_plain_ones() -> None:
 def test_a_timed_figure_without_an_interval_says_that_the_machine_was_busy(cautious, words):
     aspect = judge(figure("less", "1"), Estimate(1.0, 0.0, math.inf), cautious=cautious)
     assert aspect.verdict is Verdict.UNRESOLVED and words in aspect.reason
+
+
+H, C, R, U = Verdict.HOLDS, Verdict.CONDITIONAL, Verdict.REFUTED, Verdict.UNRESOLVED
+
+
+@pytest.mark.parametrize(
+    ("verdict", "on_record", "figures", "found"),
+    [
+        (C, R, [(C, C), (U, R)], U),  # what refuted it could not be decided this time: no change, no confirmation
+        (H, R, [(U, R), (H, H)], U),
+        (H, C, [(U, C)], U),
+        (R, C, [(R, C), (U, C)], R),  # worse than on record: that was decided
+        (C, R, [(C, R), (H, H)], C),  # the figure itself came out milder: a change
+        (C, R, [(C, C), (U, H)], C),  # another figure is open, not the one that refuted it
+        (R, R, [(R, R), (U, C)], R),
+        (C, None, [(U, None)], C),
+    ],
+)
+def test_a_milder_verdict_needs_the_figure_that_made_the_record(verdict, on_record, figures, found):
+    assert as_far_as_decided(verdict, on_record, figures) is found
+
+
+def test_an_open_figure_is_no_change():
+    """The wrong variant calls it one: a nightly false alarm."""
+    found = as_far_as_decided(C, R, [(C, C), (U, R)])
+    assert outcome_of(found, R) is Outcome.UNRESOLVED and outcome_of(C, R) is Outcome.CHANGED
