@@ -8,6 +8,8 @@ pytest_plugins = [
     "fixtures.model",
     "fixtures.chapter",
     "fixtures.residual_stream",
+    "fixtures.next_tokens",
+    "fixtures.lessons",
     "fixtures.weight_errors",
     "fixtures.corpora",
     "fixtures.battery",

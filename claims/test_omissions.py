@@ -1,4 +1,4 @@
-"""What the chapter leaves out, and whether its own figures agree with one another. No model."""
+"""What the chapter leaves out, and whether its own figures agree with one another. No model, no torch but for flash."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ BARS = (40, 40, 40, 40, 18, 9, 7, 5, 0, 0, 0, 1)  # marks per line, counted
 MATRIX = 896 * 4_864
 NAMED_IN_THE_ERRATUM = {"decode over prompt, a token", "millions of weights"}
 GRID_STEP = printed("1,579.6") / 127
+FP32 = 4  # bytes
 
 
 @claim("omissions.internal")
@@ -35,6 +36,26 @@ def test_internal(claim: Claim) -> None:
         claim.measured(f"{name}_checked", {str(outcome): len(found) for outcome, found in checks.items()})
     claim.measured("off", [str(found) for found in digits[Agreement.OFF]])
     claim.measured("within_rounding_only", [str(found) for found in digits[Agreement.WITHIN_ROUNDING]])
+
+
+@claim("omissions.flash-same-function")
+def test_flash_same_function(claim: Claim) -> None:
+    """torch's fused attention and one written out, each against float64; what is written, called as models call it."""
+    from claims.flash_tables import errors_table, handed_to_attention, in_mb, peaks, same_function, seconds
+    from lib.flash import square_bytes
+
+    claim.measured("error_over_bound", errors_table(claim))
+    claim.measured("same_function", same_function(claim))
+    alive = peaks()
+    squares = {call: square_bytes(peak, case) for call, (peak, case) in alive.items()}
+    claim.measured("square_mb", in_mb(alive["written out"][1].keys ** 2 * FP32))
+    claim.measured("square_bytes_alive", {call: size for call, size in squares.items() if call != "written out"})
+    claim.measured("mask_bytes_per_layer", handed_to_attention(claim))
+    totals = {call: in_mb(peak.live_bytes) for call, (peak, _) in alive.items()}
+    claim.measured("alive_mb", {call: totals[call] for call in ("written out", "fused, no mask")})
+    claim.measured("alive_mb_of_every_call", totals, "MB")
+    claim.measured("least_of_three", seconds(), "s")
+    claim.condition("for finite numbers up to rounding, with a fused kernel and without a mask tensor")
 
 
 @claim("omissions.number-coverage")
