@@ -16,6 +16,7 @@ from functools import partial
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
+from claims.timed import until_settled
 from fixtures.weight_errors import by_kind, least_and_most, middle_down_projection
 from lib.intervals import printed
 from lib.units import CONVENTIONS, in_unit
@@ -41,11 +42,7 @@ LADDER = ("int4-tensor", "int4-row", "int4-g128", "nf4-b64")
 NEARLY_ALL = 0.99  # the share of a matrix's weights that "the ordinary ones, that is, all" stands for
 EVERY = 8  # rows sampled for block statistics: some 700,000 blocks of 64, far more than any share below needs
 BLOCKS = (128, 64, 32)
-CACHED = 64  # tokens, as in the chapter's batch table
 STEP_BUDGET_S = 12.0
-BOTH_SIDES = "int8 times int8"  # quantizes activations too: beside the point here, shown for comparison
-READ_AS_STORED = ("int8", "int4")  # formats with a kernel that reads the stored codes; 16 bits are hardly codes
-LADDER_OF_BITS = (("fp32", "bf16"), ("bf16", "int8"), ("int8", "int4"), ("bf16", "int4, dequantized first"))
 TAKEN_OUT = ("none", "the largest", "the 10 largest", "1 in 10,000", "1 in 1,000")
 
 
@@ -308,27 +305,9 @@ def test_fewer_bytes_faster(claim: Claim, model: PreTrainedModel, timings: Timin
 
     Kernels that read the stored codes, and 4 bits without such a kernel.
     """
-    from claims.timed import over_first
-    from lib.low_bit_linear import step_bytes, weight_formats
-    from lib.step_actions import decode_action
+    from claims.weight_steps import weight_steps
 
-    copies = weight_formats(model)
-    held = {name: step_bytes(copied) for name, copied in copies.items()}
-    rounds = timings.rounds({name: decode_action(copied, CACHED) for name, copied in copies.items()})
-    narrower = [name for name in copies if name not in {"fp32", BOTH_SIDES}]
-    codes = [name for name in copies if name in READ_AS_STORED]
-    down = {f"{wide} to {name}": (name, wide) for wide, name in LADDER_OF_BITS if name in copies}
-    figures = {
-        "step_over_fp32": lambda: over_first(rounds, "fp32", narrower),
-        "step_over_wider": lambda: {step: rounds.ratio(*pair) for step, pair in down.items()},
-        "time_over_bytes": lambda: {n: rounds.ratio(n, over="fp32") * (held["fp32"] / held[n]) for n in codes},
-    }
-    rounds.until(lambda: all(claim.settles(name, value()) for name, value in figures.items()), STEP_BUDGET_S)
-    for name, value in figures.items():
-        claim.measured(name, value())
-    claim.measured("step_ms", {name: rounds.seconds(name) * 1000 for name in copies}, "ms")
-    claim.measured("bytes_over_fp32", {name: size / held["fp32"] for name, size in held.items()}, "1")
-    limit = timings.limits.read
-    claim.measured("share_of_read_limit", {n: rounds.rate(n, size / limit) for n, size in held.items()}, "1")
+    steps = weight_steps(model, timings)
+    until_settled(claim, steps.rounds, steps.figures, STEP_BUDGET_S)
+    steps.show(claim, timings.limits.read)
     claim.condition("torch carries a kernel that reads the codes; none does for NF4's uneven levels")
-    claim.protocol(**rounds.facts(), context=CACHED, batch=1)
