@@ -14,6 +14,7 @@ pytest_plugins = [
     "fixtures.corpora",
     "fixtures.battery",
     "fixtures.quality",
+    "fixtures.speculation",
     "fixtures.timing",
     "fixtures.memory_limits",
     "fixtures.slow",
