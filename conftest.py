@@ -15,6 +15,7 @@ pytest_plugins = [
     "fixtures.battery",
     "fixtures.quality",
     "fixtures.speculation",
+    "fixtures.techniques",
     "fixtures.timing",
     "fixtures.memory_limits",
     "fixtures.slow",

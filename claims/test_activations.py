@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from claims.technique_tables import lost_by_layer, measure_rounding, measure_techniques, show_rounding, show_techniques
 from fixtures.loading import ModelInfo
 from fixtures.residual_stream import PROSE, Streams
+from fixtures.techniques import Runs, Texts
 from lib.activation_outliers import (
     CARRIER_SHARE,
     CHAPTER_EDGES,
@@ -38,6 +40,7 @@ from lib.decoding import random_tokens
 from lib.intervals import Estimate, Number
 from lib.proportions import wilson_interval
 from lib.quantization.absmax import largest_code, printed_formula, reachable_codes
+from lib.quantization.outlier_dependence import Dependence
 from reports.claim import Claim, claim
 
 BITS = 8
@@ -155,7 +158,8 @@ def test_one_level(claim: Claim, model: PreTrainedModel, model_info: ModelInfo, 
     compare_the_printed_scales(claim)
     measure_the_named_dimensions(claim, residual_streams, model_info.is_chapter)
     claim.measured("scale", residual_streams.range_at(16, lambda t: level_use(t).scale))
-    claim.measured("scale_without_top_4", residual_streams.range_at(16, scale_without_top_4))
+    small = residual_streams.range_at(16, lambda t: level_use(without_top_dimensions(t, 4)[0]).scale)
+    claim.measured("scale_without_top_4", small)
     h = residual_streams.layer(16)
     alike = {f"like {d}": dimension_at_quantile(h, rank) for d, rank in NAMED.items()}
     claim.measured("levels_at_the_same_quantiles", {k: levels_of_dimension(h, d) for k, d in alike.items()})
@@ -165,6 +169,22 @@ def test_one_level(claim: Claim, model: PreTrainedModel, model_info: ModelInfo, 
     claim.measured("share_of_dimensions_on_one_level", one_level_shares(model, residual_streams))
     claim.measured("scale_by_tokens", by_tokens(h, lambda t: level_use(t).scale))
     claim.condition("only in the residual stream, and only together with the token that carries the outlier")
+
+
+@claim("activations.naive-rounding")
+def test_naive_rounding(claim: Claim, model: PreTrainedModel, rounded_runs: Runs, technique_texts: Texts) -> None:
+    """INT8 weights and, one after the other, inputs or residual stream rounded to 8 bits; windows of prose, paired."""
+    measure_rounding(claim, rounded_runs)
+    show_rounding(claim, rounded_runs, lost_by_layer(model, technique_texts))
+
+
+@claim("activations.techniques")
+def test_techniques(
+    claim: Claim, model: PreTrainedModel, technique_dependence: Dependence, technique_runs: Runs
+) -> None:
+    """Each technique on every matrix of two blocks, with the outliers and without; calibrated on other texts."""
+    measure_techniques(claim, technique_dependence)
+    show_techniques(claim, technique_dependence, technique_runs)
 
 
 def largest_of_all(stream: Tensor) -> float:
@@ -276,8 +296,3 @@ def measure_the_named_dimensions(claim: Claim, streams: Streams, is_chapter: boo
                 claim.measured(name, streams.range_at(16, measure))
             else:
                 claim.not_measured(name, "needs the chapter's own weights: elsewhere the number means nothing")
-
-
-def scale_without_top_4(h: Tensor) -> float:
-    """The step of one scale for h (T, D) without its four largest dimensions."""
-    return level_use(without_top_dimensions(h, 4)[0]).scale
