@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lib.speculative.sampling import Sampled
     from lib.speculative.tree import Tree
 
+Reply = tuple[int, ...]
 # Sampled replies: three tokens, two of them drafted at once, under settings that keep at most three ids.
 REPLY, TREE_DRAFT, TOP_K = 3, 2, 3
 NARROW = Sampling(0, 0.7, TOP_K, 0.9)
@@ -73,13 +74,22 @@ class TwoTrees:
         asked, drafter, drawn = request(sampling), ScorerDraft(self.draft), rule(sampling, SeededDraws(SEED))
         seen = Counter(run(self.target, drafter, asked, TREE_DRAFT, drawn).tokens for _ in range(DRAWS))
         chances = plain_law(self.target, asked)
-        often = [reply for reply, chance in chances.items() if chance * DRAWS >= FEWEST_EXPECTED]
-        observed, expected = ([of[reply] * by for reply in often] for of, by in ((seen, 1), (chances, DRAWS)))
-        if len(often) < len(chances):
-            observed, expected = [*observed, DRAWS - sum(observed)], [*expected, DRAWS - sum(expected)]
-        elif sum(observed) < DRAWS:
+        if not seen.keys() <= chances.keys():
             return 0.0  # a reply that plain sampling never gives
+        classes = classes_of({reply: chance * DRAWS for reply, chance in chances.items()})
+        observed = [sum(seen[reply] for reply in of) for of in classes]
+        expected = [DRAWS * sum(chances[reply] for reply in of) for of in classes]
         return float(chisquare(observed, expected).pvalue)
+
+
+def classes_of(expected: Mapping[Reply, float]) -> list[list[Reply]]:
+    """Replies as classes for chi-square, the rarest together until FEWEST_EXPECTED of them are expected."""
+    ordered = sorted(expected, key=lambda reply: expected[reply])
+    rare, total = 0, 0.0
+    while rare < len(ordered) and (expected[ordered[rare]] < FEWEST_EXPECTED or 0 < total < FEWEST_EXPECTED):
+        total += expected[ordered[rare]]
+        rare += 1
+    return [*([ordered[:rare]] if rare else []), *([reply] for reply in ordered[rare:])]
 
 
 def runs_if_there_is_text(wanted: pytest.FixtureRequest) -> Speculations | None:

@@ -203,11 +203,16 @@ def test_can_be_slower(claim: Claim, request: pytest.FixtureRequest) -> None:
     from lib.speculative.formulas import break_even, net_speedup
 
     acceptance, cost = Fraction(claim.given("acceptance").value) / 100, Fraction(claim.given("draft_over_target").value)
-    claim.measured("speedup", {n: net_speedup(acceptance, n, cost) for n in range(1, LONG + 1)})
+    speedups = {n: net_speedup(acceptance, n, cost) for n in range(1, LONG + 1)}
+    claim.measured("speedup", speedups[CHAPTER_DRAFT])
+    claim.measured("speedup_by_drafted_tokens", speedups, "1")
     claim.measured(
         "acceptance_to_break_even", {n: break_even(n, float(cost)) for n in (1, 2, CHAPTER_DRAFT, LONG)}, "1"
     )
-    claim.condition("with more than one drafted token")
+    claim.note(
+        "Not a property of the draft: with one drafted token it gains at the same acceptance, 1.08 times; with two "
+        "it is nearly even. Such an acceptance is a reason to shorten the guess before dropping it."
+    )
     if (speculations := runs_if_there_is_text(request)) is None:
         claim.not_measured("time_over_plain", NO_TOKENIZER)
         claim.not_measured("same_reply", NO_TOKENIZER)

@@ -38,16 +38,22 @@ class WeightSteps:
         With int8 the answer depends on the hour, since it comes the nearer to its bytes the less memory bandwidth the
         other guests of a host leave; it is shown.
         """
-        narrowest = [name for name in READ_AS_STORED if name in self.held][-1]
-        return {
+        judged: dict[str, Callable[[], Ratios | Estimate]] = {
             "step_over_fp32": lambda: over_first(self.rounds, WIDEST, self._narrower),
             "step_over_wider": lambda: {
                 f"{wide} to {name}": self.rounds.ratio(name, over=wide)
                 for wide, name in LADDER_OF_BITS
                 if name in self.held
             },
-            "time_over_bytes": lambda: self.over_bytes(narrowest),
         }
+        if (narrowest := self.narrowest) is not None:
+            judged["time_over_bytes"] = lambda: self.over_bytes(narrowest)
+        return judged
+
+    @property
+    def narrowest(self) -> str | None:
+        """The format of the fewest bits that a kernel reads as stored; None where torch has none for this model."""
+        return next((name for name in reversed(READ_AS_STORED) if name in self.held), None)
 
     def over_bytes(self, name: str) -> Estimate:
         """How many times as long a step takes as it would if time fell as the bytes do, both relative to fp32."""
@@ -55,6 +61,10 @@ class WeightSteps:
 
     def show(self, claim: Claim, read_limit: float) -> None:
         """Milliseconds, bytes, and how much of the machine's bandwidth (bytes per second) each format uses."""
+        if self.narrowest is None:
+            claim.not_measured(
+                "time_over_bytes", "torch has no kernel for this model that reads narrow codes as stored"
+            )
         claim.measured("time_over_bytes_by_format", {name: self.over_bytes(name) for name in self._narrower}, "1")
         claim.measured("step_ms", {name: self.rounds.seconds(name) * 1000 for name in self.held}, "ms")
         claim.measured("bytes_over_fp32", {name: size / self.held[WIDEST] for name, size in self.held.items()}, "1")

@@ -59,12 +59,15 @@ def as_far_as_decided(
 def outcome_of(verdict: Verdict, on_record: Verdict | None, aspect_moved: bool = False) -> Outcome:
     """Compare a verdict with the record. What could not be decided is neither green nor red.
 
-    A statement is no better than its worst aspect, so another could flip behind it: that is a change too.
+    A statement is no better than its worst aspect, so another could flip behind it: that is a change too, also where
+    the statement as a whole could not be decided.
     """
     if verdict is Verdict.NOT_MEASURED:
         return Outcome.NOT_MEASURED
+    if aspect_moved:
+        return Outcome.CHANGED
     if verdict is Verdict.UNRESOLVED:
         return Outcome.UNRESOLVED
     if on_record is None:
         return Outcome.NEW
-    return Outcome.AS_RECORDED if verdict is on_record and not aspect_moved else Outcome.CHANGED
+    return Outcome.AS_RECORDED if verdict is on_record else Outcome.CHANGED

@@ -52,6 +52,7 @@ class PackedTexts:
         for one in asked:
             first = min(common(self._read[one.number], one.text), len(one.text) - one.keep)
             spans.append(Span(len(ids), len(one.text) - first, first, self._slots(one)))
+            del self._read[one.number][first:]  # what lies there is overwritten, also by a pass that fails
             ids += one.text[first:]
             places += range(first, len(one.text))
             wanted += range(len(ids) - one.keep, len(ids))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -97,9 +98,27 @@ def test_packed_texts_refuse_what_has_no_room_or_no_logits(text: tuple[int, ...]
         PackedTexts(tiny("qwen2"), 1, 6).logits([Asked(0, text, keep)])
 
 
+def test_a_pass_that_fails_leaves_nothing_to_go_on_from() -> None:
+    """Keys and values of the failed text lie where the old one's were: the old text must be read anew."""
+    model, old, new = tiny("qwen2"), (1, 2, 3, 4, 5), (1, 9, 8, 7, 6)
+    packed = PackedTexts(model, 1, 6)
+    before = packed.logits([Asked(0, old, 2)])[0]
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("in the last layer")
+
+    hook = model.model.layers[-1].register_forward_hook(fail)
+    try:
+        with pytest.raises(RuntimeError, match="last layer"):
+            packed.logits([Asked(0, new, 2)])
+    finally:
+        hook.remove()
+    assert (packed.logits([Asked(0, old, 2)])[0] - before).abs().max() <= ROUNDING
+
+
 def test_a_packed_draft_of_another_vocabulary_is_refused() -> None:
     with pytest.raises(DraftRefused, match="vocabularies of different size"):
-        PackedDraft(PackedTexts(three_ids(1).float(), 1, 8), tiny("qwen2"))
+        PackedDraft(PackedTexts(copy.deepcopy(three_ids(1)).float(), 1, 8), tiny("qwen2"))
 
 
 @pytest.mark.parametrize("draft_tokens", [1, 3, 8])

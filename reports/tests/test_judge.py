@@ -10,7 +10,7 @@ import pytest
 from lib.intervals import Estimate
 from reports.judge import MeasurementError, as_json, judge
 from reports.ledger import Figure
-from reports.verdict import Outcome, Verdict, as_far_as_decided, combine, outcome_of
+from reports.verdict import Outcome, Verdict, as_far_as_decided, combine, has_moved, outcome_of
 
 
 def figure(relation="equal", value="10", **more):
@@ -119,6 +119,7 @@ H, C, R, U = Verdict.HOLDS, Verdict.CONDITIONAL, Verdict.REFUTED, Verdict.UNRESO
         (C, R, [(C, R), (H, H)], C),  # the figure itself came out milder: a change
         (C, R, [(C, C), (U, H)], C),  # another figure is open, not the one that refuted it
         (R, R, [(R, R), (U, C)], R),
+        (R, R, [(R, R), (U, R)], R),
         (C, None, [(U, None)], C),
     ],
 )
@@ -130,3 +131,20 @@ def test_an_open_figure_is_no_change():
     """The wrong variant calls it one: a nightly false alarm."""
     found = as_far_as_decided(C, R, [(C, C), (U, R)])
     assert outcome_of(found, R) is Outcome.UNRESOLVED and outcome_of(C, R) is Outcome.CHANGED
+
+
+@pytest.mark.parametrize(
+    ("combined", "on_record", "figures"),
+    [
+        (C, R, [(C, H), (U, R)]),
+        (U, C, [(H, C), (U, H)]),
+        (C, R, [(C, R), (U, R)]),
+        (U, R, [(H, R), (U, H)]),
+    ],
+)
+def test_a_figure_that_moved_is_not_hidden_behind_an_open_one(combined, on_record, figures):
+    """The wrong variant reports them as undecided: a real change that nobody would look at."""
+    moved = any(has_moved(found, known) for found, known in figures)
+    found = as_far_as_decided(combined, on_record, figures)
+    assert outcome_of(found, on_record, moved) is Outcome.CHANGED
+    assert outcome_of(found, on_record) is not Outcome.AS_RECORDED
