@@ -1,5 +1,7 @@
 """Lessons from text, held against the model's own logits, hand-made texts, and wrong ways to divide them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
@@ -117,6 +119,18 @@ def test_a_teacher_who_knows_the_text_against_one_who_errs(judged: Judged) -> No
         results[name] = train(lessons, kind, recipe, examiner(judged, split)).final
     assert torch.allclose(results["soft"], results["true"], atol=1000 * SINGLE)
     assert not torch.allclose(results["wrong"], results["true"], atol=1000 * SINGLE)
+
+
+def test_students_are_examined_on_what_they_were_not_taught(judged: Judged) -> None:
+    """Other answers in the texts that the second student is examined on, and the first was taught, change one loss."""
+    split = split_by_text(judged, 2)
+    teacher, recipe = judged.teachers[LAYERS], Recipe(steps=2, batch=8, hidden=4)
+    lessons, other = text_lessons(judged, split, teacher), judged.true.clone()
+    other[split.held[1]] = (other[split.held[1]] + 1) % teacher.shape[1]
+    losses = [
+        train(lessons, Labels.SOFT, recipe, examiner(of, split)).final for of in (judged, replace(judged, true=other))
+    ]
+    assert torch.equal(losses[0][0], losses[1][0]) and not torch.equal(losses[0][1], losses[1][1])
 
 
 def test_bad_input_is_refused(ids: torch.Tensor, judged: Judged) -> None:
