@@ -112,44 +112,37 @@ def test_ninefold(claim: Claim, model: PreTrainedModel, timings: Timings) -> Non
 
     The interval is Student's t around a straight line through the timed passes. The printed factor needs its machine.
     """
-    from lib.lockstep import (
-        EVERY,
-        KEPT,
-        LAST,
-        called,
-        factors,
-        generation_factor,
-        growth,
-        lockstep_actions,
-        pass_over_step,
-        passes_of,
-        predicted_factor,
-        timed_passes,
-        warmed,
-    )
+    from lib import lockstep
 
-    numbers = timed_passes(TOKENS, PASS_STRIDE)
-    rounds = warmed(timings.rounds(lockstep_actions(model, PROMPT, numbers, SHORT_TEXTS)), called(EVERY, numbers[-1]))
+    numbers = lockstep.timed_passes(TOKENS, PASS_STRIDE)
+    rounds = lockstep.warmed(
+        timings.rounds(lockstep.lockstep_actions(model, PROMPT, numbers, SHORT_TEXTS)),
+        lockstep.called(lockstep.EVERY, numbers[-1]),
+    )
 
     def factor(kind: str, tokens: int) -> Estimate:
-        return generation_factor(passes_of(rounds, numbers, kind), tokens)
+        return lockstep.generation_factor(lockstep.passes_of(rounds, numbers, kind), tokens)
 
     def more() -> dict[str, Estimate]:
-        return {kind: growth(passes_of(rounds, numbers, kind), TOKENS, SHORT_REPLY) for kind in KEPT}
+        return {
+            kind: lockstep.growth(lockstep.passes_of(rounds, numbers, kind), TOKENS, SHORT_REPLY)
+            for kind in lockstep.KEPT
+        }
 
     rounds.until(
-        lambda: claim.settles("faster", factor(EVERY, TOKENS)) and claim.settles("growth", more()), PASSES_BUDGET_S
+        lambda: claim.settles("faster", factor(lockstep.EVERY, TOKENS)) and claim.settles("growth", more()),
+        PASSES_BUDGET_S,
     )
-    claim.measured("speedup", factor(EVERY, TOKENS))
+    claim.measured("speedup", factor(lockstep.EVERY, TOKENS))
     claim.measured("tokens", TOKENS)
-    claim.measured("faster", {kind: factor(kind, TOKENS) for kind in KEPT})
+    claim.measured("faster", {kind: factor(kind, TOKENS) for kind in lockstep.KEPT})
     claim.measured("growth", more())
     timings_printed = claim.given("prefill_s"), claim.given("step_s")
-    claim.measured("predicted_from_its_own_timings", predicted_factor(*timings_printed, PROMPT, TOKENS))
-    for kind in (EVERY, LAST):
-        by_length = factors(passes_of(rounds, numbers, kind), REPLY_LENGTHS)
+    claim.measured("predicted_from_its_own_timings", lockstep.predicted_factor(*timings_printed, PROMPT, TOKENS))
+    for kind in (lockstep.EVERY, lockstep.LAST):
+        by_length = lockstep.factors(lockstep.passes_of(rounds, numbers, kind), REPLY_LENGTHS)
         claim.measured(f"factor_by_tokens, {kind}", {tokens: f.value for tokens, f in by_length.items()}, "1")
-    claim.measured("whole_pass_over_step", pass_over_step(rounds, numbers, SHORT_TEXTS), "1")
+    claim.measured("whole_pass_over_step", lockstep.pass_over_step(rounds, numbers, SHORT_TEXTS), "1")
     claim.protocol(**rounds.facts(), prompt=PROMPT, passes_timed=len(numbers), dtype="float32")
 
 
