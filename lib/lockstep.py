@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from lib.decoding import ALL_POSITIONS, forward, prefill, random_tokens
 from lib.intervals import Estimate, Number
 from lib.step_actions import decode_action
-from lib.timing.intervals import CONFIDENCE
+from lib.timing.intervals import CONFIDENCE, UNKNOWN
 from lib.timing.rounds import Rounds
 
 Action = Callable[[], object]
@@ -33,7 +33,6 @@ KEPT = {EVERY: ALL_POSITIONS, LAST: 1}
 STEPS = 2  # of each cached step, of which the faster counts; a pass over the text takes as long as three of them
 FEWEST_ROUNDS = 3  # each with several passes for the line
 FEWEST = 6  # passes; a line takes two of them, and t with fewer than four degrees of freedom says little
-UNKNOWN = Estimate(1.0, 0.0, math.inf)
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ def test_policies_in_turn(
     from lib.serving.engine import Settings
     from lib.serving.scheduler import Policy
     from lib.serving.side_by_side import run_in_turn, simulated_ratio, step_cost
+    from lib.timing.intervals import UNKNOWN
 
     requests = _requests(model, REPLIES)
     settings = Settings(SLOTS, _blocks(requests), BLOCK, BUDGET)
@@ -91,6 +92,8 @@ def test_policies_in_turn(
         f"static batching took {measured.value:.2f} [{measured.low:.2f}, {measured.high:.2f}] times as long as "
         f"continuous, {run.step_ratio:.2f} times the steps; simulated from the same steps {simulated:.2f}",
     )
+    if measured == UNKNOWN:
+        pytest.skip(f"the machine was busy: threads waited {run.waited:.0%} of the time; nothing is known of the ratio")
     assert measured.low <= simulated <= measured.high  # noqa: S101
 
 

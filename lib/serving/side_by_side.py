@@ -23,10 +23,8 @@ from lib.serving.engine import Engine, Settings, Step
 from lib.serving.requests import GenerationRequest
 from lib.serving.scheduler import Policy
 from lib.timing.disturbance import waited_seconds, waiting_share
-from lib.timing.intervals import CONFIDENCE
+from lib.timing.intervals import CONFIDENCE, UNKNOWN
 from lib.timing.sample import WAITED_AT_MOST
-
-UNKNOWN = Estimate(1.0, 0.0, math.inf)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from lib.quantization.outlier_dependence import Dependence, dependence
 from lib.quantization.recovery import Corpora, Recovery
 from lib.quantization.schemes import SCHEMES
+from lib.tests.tiny_qwen2 import tiny_qwen2
 
 SCHEME = SCHEMES["int4-g32"]
 LOUD_TOKEN, LOUD_CHANNEL = 96, 5
@@ -48,13 +49,7 @@ def test_no_gain_is_nothing_to_lose() -> None:
 @pytest.fixture(scope="module")
 def model() -> PreTrainedModel:
     """The first token of every prompt, and it alone, has a huge entry in one channel of the stream."""
-    config = AutoConfig.for_model(
-        "qwen2", hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, vocab_size=97, tie_word_embeddings=True,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        found: PreTrainedModel = AutoModelForCausalLM.from_config(config).eval()
+    found = tiny_qwen2(64, 96)
     found.get_input_embeddings().weight.data[LOUD_TOKEN, LOUD_CHANNEL] = 50
     return found
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from lib.quantization.absmax import NotFiniteError
 from lib.quantization.calibration import InputStatistics, Keep, add_rows, collect, empty_statistics, record_bytes
@@ -26,6 +25,7 @@ from lib.quantization.recovery import (
 )
 from lib.quantization.schemes import SCHEMES
 from lib.quantization.smoothquant import migration_factors
+from lib.tests.tiny_qwen2 import tiny_qwen2
 from lib.weight_stats import projection_weights
 
 SCHEME = SCHEMES["int4-g32"]
@@ -137,14 +137,7 @@ def test_bad_input_is_refused() -> None:
 
 
 def tiny_model() -> nn.Module:
-    config = AutoConfig.for_model(
-        "qwen2", hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, vocab_size=97, tie_word_embeddings=True,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model: nn.Module = AutoModelForCausalLM.from_config(config).eval()
-    return model
+    return tiny_qwen2()
 
 
 def test_rebuilt_matrices_in_portions_against_rebuilding_each() -> None:

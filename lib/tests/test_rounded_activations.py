@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from lib.activations import linear_inputs, residual_stream
 from lib.quantization.absmax import NotFiniteError
@@ -19,6 +19,7 @@ from lib.quantization.rounded_activations import (
     sparing_top,
     stream_edited,
 )
+from lib.tests.tiny_qwen2 import tiny_qwen2
 
 IDS = torch.arange(12).reshape(2, 6)
 QUERY = "model.layers.0.self_attn.q_proj"
@@ -27,14 +28,7 @@ EPS = float(torch.finfo(torch.float32).eps)
 
 @pytest.fixture
 def tiny() -> PreTrainedModel:
-    config = AutoConfig.for_model(
-        "qwen2", hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, vocab_size=97, tie_word_embeddings=True,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model: PreTrainedModel = AutoModelForCausalLM.from_config(config).eval()
-    return model
+    return tiny_qwen2()
 
 
 def values(first: float = 100.0, channel: float = 1.0) -> Tensor:

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from lib.quantization.mixed import int8_product
 from lib.quantization.substitution import products_replaced, weights_replaced
+from lib.tests.tiny_qwen2 import tiny_qwen2
 from lib.weight_stats import projection_weights
 
 IDS = torch.arange(12).reshape(2, 6)
@@ -18,13 +18,9 @@ QUERY = "model.layers.0.self_attn.q_proj"  # has a bias in this architecture
 
 @pytest.fixture
 def tiny() -> nn.Module:
-    config = AutoConfig.for_model(
-        "qwen2", hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, vocab_size=97, tie_word_embeddings=True,
-    )  # fmt: skip
+    model = tiny_qwen2()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model: nn.Module = AutoModelForCausalLM.from_config(config).eval()
         model.get_submodule(QUERY).bias.data.normal_()
     return model
 

@@ -33,6 +33,7 @@ from lib.intervals import Estimate
 
 # Looks are taken at 4, 6, 9, 14, 21, 31 rounds (lib/timing/rounds.py): at 99.5 % each, all hold together at 97 %.
 CONFIDENCE = 0.995
+UNKNOWN = Estimate(1.0, 0.0, math.inf)  # of a ratio or a time of which nothing is known
 FEWEST = 4  # below, t needs 14 standard errors and more: nothing would be decided
 
 

@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 from lib.intervals import Estimate
 from lib.timing.clock import Clock
 from lib.timing.disturbance import waited_seconds
-from lib.timing.intervals import CONFIDENCE, FEWEST, middle_interval, ratio_interval
+from lib.timing.intervals import CONFIDENCE, FEWEST, UNKNOWN, middle_interval, ratio_interval
 from lib.timing.sample import WAITED_AT_MOST, Action, Pass, Sample, Sampler, passes_of
 
 SLOW_BUDGETS = 6  # at most, for rounds that are quiet and slow
 GROWTH = 1.45  # rounds at each further look, relative to the last: few looks, each with a real gain
-UNKNOWN = Estimate(1.0, 0.0, math.inf)
 PROBES, PATIENCE_S = 8, 5.0  # references to see whether it is alone: some 0.2 s; how long to wait for that
 
 
