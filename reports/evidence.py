@@ -1,4 +1,4 @@
-"""Evidence on disk: one strict-JSON file per claim, written atomically as the claim ends, and a summary of the run."""
+"""Evidence on disk, strict JSON, written atomically: a plan as the first claim starts, a record as each ends, a summary."""
 
 from __future__ import annotations
 
@@ -67,6 +67,10 @@ class EvidenceFolder:
             raise EvidenceError(f"claim id {record['id']!r} cannot be a file name")
         write_json(self.folder / "records" / f"{record['id']}.json", record)
 
+    def write_plan(self, plan: Mapping[str, Any]) -> None:
+        """Store what the run is about to test: after a kill it tells which claims are lost."""
+        write_json(self.folder / "collected.json", plan)
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Store the summary of the run."""
         write_json(self.folder / "summary.json", summary)
@@ -75,5 +79,5 @@ class EvidenceFolder:
         """Remove what an earlier run left: called when this run's first claim starts, and not for a run of none."""
         for stale in [*self.folder.glob("records/*.json"), *self.folder.glob("records/.*.part")]:
             stale.unlink(missing_ok=True)
-        for name in ("summary.json", "report.html", "report.md"):
+        for name in ("collected.json", "summary.json", "report.html", "report.md"):
             (self.folder / name).unlink(missing_ok=True)

@@ -144,6 +144,14 @@ class Recorder:
         self.config, self.run = config, run
         self.pages: list[Path] = []
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if session.items:  # under xdist the controller has none: its workers tell it
+            self.run.collect(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self.run.collect(ids)
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.run.start(nodeid)
 

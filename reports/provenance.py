@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import psutil
+from reports.machine import machine_facts
 
 _PACKAGES = ("torch", "transformers", "numpy", "scipy", "safetensors", "gguf", "pytest")
 
@@ -25,7 +25,7 @@ def run_facts(root: Path, command: list[str]) -> dict[str, Any]:
         "python": platform.python_version(),
         **{package: _version(package) for package in _PACKAGES},
         "platform": f"{platform.system()} {platform.machine()}",
-        "cores": len(psutil.Process().cpu_affinity() or ()) if psutil.LINUX else psutil.cpu_count(),
+        "machine": machine_facts(),
         "command": " ".join(command),
     }
 

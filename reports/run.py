@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from reports.evidence import EvidenceFolder
 from reports.ledger import Ledger, Statement, load_ledger
 from reports.pairs import check_pairs, tests_of
 from reports.provenance import run_facts, source_digest, threads_in_use
-from reports.records import Record, build_summary, error_record, measured_record, unmeasured_record
+from reports.records import SCHEMA, Record, build_summary, error_record, measured_record, unmeasured_record
 from reports.subject import NOTHING, Subject
 from reports.verdict import Outcome, Verdict
 
@@ -33,6 +33,7 @@ class ClaimsRun:
         self.tests = tests_of(folder, sections)
         check_pairs(self.ledger, self.tests)
         self.records: dict[str, Record] = {}
+        self.collected: list[str] = []
         self.started = datetime.now(UTC)
         self._clock_start = time.monotonic()
         self._begun = False
@@ -69,11 +70,17 @@ class ClaimsRun:
         record = self._phase_record(statement, report, settled)
         return record and record | self._measured_by(item, report)
 
+    def collect(self, nodeids: Iterable[str]) -> None:
+        """Which claims this run is about to test: a reader of its evidence can tell a gap from what was not asked."""
+        ids = {self._statement_id(nodeid) for nodeid in nodeids}
+        self.collected = sorted(found for found in ids if found is not None)
+
     def start(self, nodeid: str) -> None:
         """A test starts; with the first claim the records of the run before have had their day."""
         if not self._begun and self._statement_id(nodeid) is not None:
             self._begun = True
             self.evidence.clear()
+            self.evidence.write_plan({"schema": SCHEMA, "run": self._facts(), "collected": self.collected})
 
     def add(self, record: Record) -> None:
         """Keep and store a record (only the process that owns the evidence does)."""
@@ -88,10 +95,10 @@ class ClaimsRun:
 
     def summary(self) -> dict[str, Any]:
         """The summary of what has been recorded so far."""
-        run = run_facts(self.config.rootpath, ["pytest", *self.config.invocation_params.args])
-        run["started"] = self.started.isoformat(timespec="seconds")
+        run = self._facts()
         run["seconds"] = round(time.monotonic() - self._clock_start, 1)
         run["statements"] = self.size
+        run["collected"] = self.collected
         run["threads"] = next((r["threads"] for r in self.records.values() if r.get("threads")), None)
         return build_summary(run, self._model(), self.ledger, self.records.values())
 
@@ -107,6 +114,10 @@ class ClaimsRun:
     def measured_anything(self) -> bool:
         """Whether at least one claim ended in a verdict (an error counts: something ran)."""
         return any(r["outcome"] != Outcome.NOT_MEASURED for r in self.records.values())
+
+    def _facts(self) -> dict[str, Any]:
+        facts = run_facts(self.config.rootpath, ["pytest", *self.config.invocation_params.args])
+        return facts | {"started": self.started.isoformat(timespec="seconds")}
 
     def _statement_id(self, nodeid: str) -> str | None:
         return self.tests.get(nodeid.rpartition("/")[2])

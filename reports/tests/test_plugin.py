@@ -65,6 +65,10 @@ def toys(pytester):
     return run
 
 
+def collected(toys):
+    return json.loads((toys.folder / "collected.json").read_text(encoding="utf-8"))["collected"]
+
+
 def record_of(toys, name):
     return json.loads((toys.folder / "records" / f"toys.{name}.json").read_text(encoding="utf-8"))
 
@@ -113,6 +117,15 @@ def test_unmet_needs_are_not_measured_with_the_reason(toys):
     result = toys(ledger, "\n".join(test_body(name, 'claim.measured("x", 10)') for name in ("one", "gpu")))
     result.assert_outcomes(passed=1, skipped=1)
     assert record_of(toys, "gpu")["reason"] == "needs a GPU; this run has none"
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
+def test_the_plan_names_what_was_selected_and_the_machine(toys, workers):
+    bodies = "".join(test_body(name, 'claim.measured("x", 10)') for name in ("one", "two"))
+    toys(statement("one") + statement("two"), bodies, "-k", "two", *workers)
+    assert collected(toys) == ["toys.two"]
+    machine = json.loads((toys.folder / "summary.json").read_text(encoding="utf-8"))["run"]["machine"]
+    assert machine["class"] and machine["cores"] > 0
 
 
 def test_running_something_else_keeps_the_last_report(toys, pytester):
@@ -216,6 +229,7 @@ def test_sigkill_keeps_what_had_ended_and_disturbs_nobody(toys, pytester):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert record_of(toys, "one")["verdict"] == "HOLDS"
+    assert collected(toys) == ["toys.one", "toys.two"]
     assert not list(toys.folder.rglob("*.part"))
     again = pytester.runpytest_inprocess("claims", "-p", "no:cacheprovider", "-k", "one")
     again.assert_outcomes(passed=1, deselected=1)

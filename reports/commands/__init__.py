@@ -1,0 +1,21 @@
+"""What `python -m reports` can do, one module per command: `register` adds its arguments and the function it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+OK, FINDINGS, USAGE = 0, 1, 2  # exit codes: nothing to report, something to look at, wrong use or input
+
+Commands = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
+
+
+def say(line: str) -> None:
+    """One line to standard output."""
+    sys.stdout.write(line + "\n")
+
+
+def refuse(failed: Exception) -> int:
+    """One line to standard error, and the exit code of wrong use or input."""
+    sys.stderr.write(f"error: {' '.join(str(failed).split())}\n")
+    return USAGE
