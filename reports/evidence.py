@@ -1,4 +1,4 @@
-"""Evidence on disk, strict JSON, written atomically: a plan as the first claim starts, a record as each ends, a summary."""
+"""Evidence on disk, strict JSON, written atomically: a plan at the first claim, a record as each ends, a summary."""
 
 from __future__ import annotations
 
