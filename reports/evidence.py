@@ -23,6 +23,11 @@ class EvidenceError(ValueError):
     """A record cannot be stored or read; the message names the file."""
 
 
+def is_safe_id(name: str) -> bool:
+    """Whether a claim id can be a file name: no path, no upper case."""
+    return _SAFE_ID.fullmatch(name) is not None
+
+
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write strict JSON (no NaN) so that a reader sees the old file or the whole new one, never a part."""
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -63,7 +68,7 @@ class EvidenceFolder:
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Store one claim's record."""
-        if not _SAFE_ID.fullmatch(str(record["id"])):
+        if not is_safe_id(str(record["id"])):
             raise EvidenceError(f"claim id {record['id']!r} cannot be a file name")
         write_json(self.folder / "records" / f"{record['id']}.json", record)
 

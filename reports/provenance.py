@@ -13,7 +13,7 @@ from typing import Any
 
 from reports.machine import machine_facts
 
-_PACKAGES = ("torch", "transformers", "numpy", "scipy", "safetensors", "gguf", "pytest")
+PACKAGES = ("torch", "transformers", "numpy", "scipy", "safetensors", "gguf", "pytest")
 
 
 def run_facts(root: Path, command: list[str]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def run_facts(root: Path, command: list[str]) -> dict[str, Any]:
         "commit": commit,
         "dirty": dirty,
         "python": platform.python_version(),
-        **{package: _version(package) for package in _PACKAGES},
+        **{package: _version(package) for package in PACKAGES},
         "platform": f"{platform.system()} {platform.machine()}",
         "machine": machine_facts(),
         "command": " ".join(command),
