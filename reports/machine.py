@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import platform
 import re
 import sys
@@ -48,6 +49,12 @@ def _cpu_info() -> dict[str, str]:
 
 
 def _gpu() -> str | None:
-    """The first GPU's name, asked only where torch is loaded already."""
-    torch = sys.modules.get("torch")
-    return str(torch.cuda.get_device_name(0)) if torch is not None and torch.cuda.is_available() else None
+    """The first GPU's name. Torch, which knows it, is loaded only where a driver is installed.
+
+    Always there, so that a class does not change when the first claim loads torch, nor between xdist's processes.
+    """
+    if "torch" not in sys.modules and not any(ctypes.util.find_library(name) for name in ("cuda", "nvcuda")):
+        return None
+    import torch
+
+    return str(torch.cuda.get_device_name(0)) if torch.cuda.is_available() else None

@@ -14,6 +14,7 @@ from reports.claim import Claim
 from reports.evidence import EvidenceInUse
 from reports.ledger import LedgerError
 from reports.run import ClaimsRun, raise_outcome
+from reports.scaling_out import ONE_EACH, choose_distribution, distribution, header, section_scheduler, worker_of
 from reports.subject import SubjectHooks
 from reports.terminal import summary_lines
 from reports.verdict import Outcome
@@ -40,10 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     prepare(config)
-    if config.getoption("numprocesses", None) and config.getoption("dist", "no") == "no":
-        # A section's claims share tables: keep a file on one worker. (loadgroup, the finer tool, silently stops
-        # grouping on pytest 9.2: pytest-xdist#1386.)
-        config.option.dist = "loadfile"
+    choose_distribution(config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -59,6 +57,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     sections = _sections(paths, folder)
     if sections is not None and not sections:
         return
+    if distribution(config) == "each":
+        raise pytest.UsageError(ONE_EACH)
     evidence = Path(config.getoption("--evidence") or config.rootpath / "reports" / "out" / "latest")
     try:
         run = ClaimsRun(config, folder, evidence, sections)
@@ -81,6 +81,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(need)
         elif run and item.path.parent == run.folder:
             raise pytest.UsageError(f"{item.nodeid}: a test in {run.folder.name}/ without a statement")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    run = config.stash.get(RUN, None)
+    return section_scheduler(config, log, run.is_claim) if run and distribution(config) == "loadgroup" else None
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return header(config)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    run = session.config.stash.get(RUN, None)
+    if run is not None and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["claims_run"] = run.own_facts()
 
 
 @pytest.fixture
@@ -149,8 +165,12 @@ class Recorder:
             self.run.collect(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        self.run.collect(ids)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        self.run.collect(ids, node.gateway.id)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.run.hear(node.gateway.id, getattr(node, "workeroutput", {}).get("claims_run"))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.run.start(nodeid)
@@ -158,12 +178,14 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         record = getattr(report, "claim", None)
         if record:
-            self.run.add(record)
+            self.run.add(record, worker_of(report))
         elif report.failed:
-            self.run.add_crash(report.nodeid, str(report.longrepr))
+            self.run.add_crash(report.nodeid, str(report.longrepr), worker_of(report))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.run.refuse_differing():
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         if self.run.records:
             self.pages = self.run.finish(interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         if self.run.records and not self.run.measured_anything():

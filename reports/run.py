@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from reports.claim import Claim, missing_needs
 from reports.evidence import EvidenceFolder
 from reports.ledger import Ledger, Statement, load_ledger
+from reports.machine import machine_facts
 from reports.pairs import check_pairs, tests_of
 from reports.provenance import run_facts, source_digest, threads_in_use
 from reports.records import SCHEMA, Record, build_summary, error_record, measured_record, unmeasured_record
@@ -34,10 +36,18 @@ class ClaimsRun:
         check_pairs(self.ledger, self.tests)
         self.records: dict[str, Record] = {}
         self.collected: list[str] = []
+        self.collections: dict[str, frozenset[str]] = {}  # by worker; "" is this process
+        self.workers: dict[str, dict[str, Any]] = {}  # what each worker said of itself
+        self._machines: dict[str, str] = {}  # by worker, from its records
         self.started = datetime.now(UTC)
         self._clock_start = time.monotonic()
         self._begun = False
         self._digests: dict[Path, str] = {}
+
+    @cached_property
+    def machine_class(self) -> str:
+        """The class of the machine that this process measures on: a worker's, where there are workers."""
+        return str(machine_facts()["class"])
 
     def statement_of(self, item: pytest.Item) -> Statement | None:
         """The statement that an item tests, None for a test that is no claim."""
@@ -70,28 +80,57 @@ class ClaimsRun:
         record = self._phase_record(statement, report, settled)
         return record and record | self._measured_by(item, report)
 
-    def collect(self, nodeids: Iterable[str]) -> None:
-        """Which claims this run is about to test: a reader of its evidence can tell a gap from what was not asked."""
-        ids = {self._statement_id(nodeid) for nodeid in nodeids}
-        self.collected = sorted(found for found in ids if found is not None)
+    def is_claim(self, nodeid: str) -> bool:
+        """Whether a node id is a claim's."""
+        return self._statement_id(nodeid) is not None
+
+    def collect(self, nodeids: Iterable[str], worker: str = "") -> None:
+        """Which claims this run is about to test: a reader of its evidence can tell a gap from what was not asked.
+
+        Every worker says so; what only some of them found is to be tested too.
+        """
+        found = frozenset(i for i in map(self._statement_id, nodeids) if i is not None)
+        self.collections[worker] = found
+        self.collected = sorted(found.union(self.collected))
 
     def start(self, nodeid: str) -> None:
         """A test starts; with the first claim the records of the run before have had their day."""
-        if not self._begun and self._statement_id(nodeid) is not None:
-            self._begun = True
-            self.evidence.clear()
-            self.evidence.write_plan({"schema": SCHEMA, "run": self._facts(), "collected": self.collected})
+        if self._statement_id(nodeid) is not None:
+            self._begin()
 
-    def add(self, record: Record) -> None:
+    def hear(self, worker: str, facts: dict[str, Any] | None) -> None:
+        """A worker has ended, and this is what it measured with; None from one that died."""
+        if facts is not None:
+            self.workers[worker] = facts
+
+    def own_facts(self) -> dict[str, Any]:
+        """What this process measures with: code, versions, machine."""
+        return {key: value for key, value in self._facts().items() if key not in {"command", "started"}}
+
+    def refuse_differing(self) -> bool:
+        """Whether workers found different claims (then xdist runs none of them): each is an error, not a silence."""
+        if len(set(self.collections.values())) < 2:
+            return False
+        found = ", ".join(f"{worker} {len(ids)}" for worker, ids in sorted(self.collections.items()))
+        for statement_id in self.collected if not self._begun else ():
+            self._begin()
+            error = f"not run: the workers collected different claims ({found})"
+            self.add(error_record(self.ledger.statements[statement_id], NOTHING, error))
+        return True
+
+    def add(self, record: Record, worker: str = "") -> None:
         """Keep and store a record (only the process that owns the evidence does)."""
+        if "machine" in record:
+            self._machines[worker] = record["machine"]
         self.records[record["id"]] = record
         self.evidence.write_record(record)
 
-    def add_crash(self, nodeid: str, error: str) -> None:
-        """A worker died inside a claim: an error row instead of a gap."""
+    def add_crash(self, nodeid: str, error: str, worker: str = "") -> None:
+        """A worker died inside a claim: an error row instead of a gap, on the machine that it was on if known."""
         statement_id = self._statement_id(nodeid)
         if statement_id is not None and statement_id not in self.records:
-            self.add(error_record(self.ledger.statements[statement_id], NOTHING, error))
+            known = {"machine": self._machines[worker]} if worker in self._machines else {}
+            self.add(error_record(self.ledger.statements[statement_id], NOTHING, error) | known)
 
     def summary(self) -> dict[str, Any]:
         """The summary of what has been recorded so far."""
@@ -99,6 +138,8 @@ class ClaimsRun:
         run["seconds"] = round(time.monotonic() - self._clock_start, 1)
         run["statements"] = self.size
         run["collected"] = self.collected
+        if self.workers:
+            run["workers"] = {worker: self.workers[worker] for worker in sorted(self.workers)}
         run["threads"] = next((r["threads"] for r in self.records.values() if r.get("threads")), None)
         return build_summary(run, self._model(), self.ledger, self.records.values())
 
@@ -114,6 +155,13 @@ class ClaimsRun:
     def measured_anything(self) -> bool:
         """Whether at least one claim ended in a verdict (an error counts: something ran)."""
         return any(r["outcome"] != Outcome.NOT_MEASURED for r in self.records.values())
+
+    def _begin(self) -> None:
+        """With its first claim a run takes the folder over."""
+        if not self._begun:
+            self._begun = True
+            self.evidence.clear()
+            self.evidence.write_plan({"schema": SCHEMA, "run": self._facts(), "collected": self.collected})
 
     def _facts(self) -> dict[str, Any]:
         facts = run_facts(self.config.rootpath, ["pytest", *self.config.invocation_params.args])
@@ -137,6 +185,7 @@ class ClaimsRun:
             "seconds": round(report.duration, 3),
             "test": f"{self.folder.name}/{item.path.name}::{item.name}",
             "threads": threads_in_use(),
+            "machine": self.machine_class,
             "source": self._source_digest(item.path),
         }
 
