@@ -18,6 +18,7 @@ from reports.machine import machine_facts
 from reports.pairs import check_pairs, tests_of
 from reports.provenance import run_facts, source_digest, threads_in_use
 from reports.records import SCHEMA, Record, build_summary, error_record, measured_record, unmeasured_record
+from reports.scaling_out import without_hosts
 from reports.subject import NOTHING, Subject
 from reports.verdict import Outcome, Verdict
 
@@ -164,7 +165,7 @@ class ClaimsRun:
             self.evidence.write_plan({"schema": SCHEMA, "run": self._facts(), "collected": self.collected})
 
     def _facts(self) -> dict[str, Any]:
-        facts = run_facts(self.config.rootpath, ["pytest", *self.config.invocation_params.args])
+        facts = run_facts(self.config.rootpath, ["pytest", *without_hosts(self.config.invocation_params.args)])
         return facts | {"started": self.started.isoformat(timespec="seconds")}
 
     def _statement_id(self, nodeid: str) -> str | None:

@@ -7,13 +7,14 @@ longer lets it (pytest-xdist#1386). The scheduler here reads the section off the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 GROUPED = "loadfile"  # what `-n` and `--tx` mean here where no --dist is given
 SPREADING = frozenset({"load", "worksteal"})
+_PLACES = frozenset({"--tx", "--px", "--rsyncdir"})
 ONE_EACH = (
     "--dist each measures every claim once per worker, and one evidence folder holds it once: run each environment by "
     "itself with --evidence DIR, and put them together with python -m reports merge"
@@ -62,3 +63,15 @@ def worker_of(event: Any) -> str:
     """The id of the worker that a report came from; empty without workers."""
     gateway = getattr(getattr(event, "node", None), "gateway", None)
     return str(getattr(gateway, "id", ""))
+
+
+def without_hosts(arguments: Sequence[str]) -> list[str]:
+    """A command line as it may be recorded: where workers run says who and where somebody is."""
+    said = []
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        option, _, value = word.partition("=")
+        if before in _PLACES:
+            said.append(f"{word.partition('//')[0].partition('=')[0]}…")
+        else:
+            said.append(f"{option}={value.partition('//')[0].partition('=')[0]}…" if option in _PLACES else word)
+    return said

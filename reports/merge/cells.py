@@ -106,7 +106,7 @@ _SHOWN = (
 def _remark(ordered: Sequence[Entry], ended: Sequence[Entry], last: Entry) -> str:
     if len(ordered) == 1 or all(entry.record["outcome"] == "pending" for entry in ordered):
         return ""
-    missed = sum(entry.record["outcome"] == "not-measured" for entry in ordered) if ended else 0
+    missed = sum(entry.record["outcome"] in _UNMEASURED for entry in ordered) if ended else 0
     said = [f"not measured in {_runs(missed)}"] * bool(missed)
     same = ended or ordered
     if len(same) > 1:

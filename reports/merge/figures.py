@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import zip_longest
 from typing import Any
 
 from reports.merge.strict import finite, shown
@@ -19,18 +18,15 @@ _ENDS = frozenset({"value", "low", "high"})
 
 def contradictions(one: Record, other: Record) -> Iterator[str]:
     """The figures of two records with a verdict that cannot both be, in words."""
-    warrant = one["warrant"]
     slack = 0.0 if one.get("threads") == other.get("threads") else OTHER_ORDER
     for name in sorted(_judged(one) | _judged(other)):
         a, b = (record["aspects"].get(name) for record in (one, other))
         if a is None or b is None:
-            yield f"{name} was measured by one of them only"
-        elif a.get("verdict") != b.get("verdict") and not _undecided(warrant, a, b):
-            yield f"{name} is {shown(a.get('verdict'))} and {shown(b.get('verdict'))}"
-        elif "NOT_MEASURED" not in {a.get("verdict"), b.get("verdict")} and not _agree(
-            a.get("measured"), b.get("measured"), warrant, slack
-        ):
-            yield f"{name} is {_said(a.get('measured'))} and {_said(b.get('measured'))}"
+            yield f"{shown(name)} was measured by one of them only"
+        elif a.get("verdict") != b.get("verdict") and not _undecided(one["warrant"], a, b):
+            yield f"{shown(name)} is {shown(a.get('verdict'))} and {shown(b.get('verdict'))}"
+        elif "NOT_MEASURED" not in {a.get("verdict"), b.get("verdict")}:
+            yield from _apart(shown(name), a.get("measured"), b.get("measured"), one["warrant"], slack)
 
 
 def _judged(record: Record) -> set[str]:
@@ -44,24 +40,37 @@ def _undecided(warrant: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> bool
     return "NOT_MEASURED" in either or ("UNRESOLVED" in either and warrant in WITH_INTERVALS)
 
 
-def _agree(a: Any, b: Any, warrant: str, slack: float) -> bool:
+def _apart(name: str, a: Any, b: Any, warrant: str, slack: float) -> Iterator[str]:
+    """Where two measurements differ more than they may: a number, an interval, or a case of many."""
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(_agree(x, y, warrant, slack) for x, y in zip_longest(a, b))
-    estimates = [isinstance(v, dict) and v.keys() == _ENDS for v in (a, b)]
-    if warrant in WITH_INTERVALS and any(estimates):
+        a, b = dict(enumerate(a, 1)), dict(enumerate(b, 1))
+    several = isinstance(a, dict) and isinstance(b, dict) and not (_is_estimate(a) or _is_estimate(b))
+    if several and a.keys() == b.keys():
+        for case in a:
+            yield from _apart(f"{name} at {shown(case)}", a[case], b[case], warrant, slack)
+    elif several or not _agree(a, b, warrant, slack):
+        yield f"{name} is {_said(a)} and {_said(b)}"
+
+
+def _agree(a: Any, b: Any, warrant: str, slack: float) -> bool:
+    if warrant in WITH_INTERVALS and (_is_estimate(a) or _is_estimate(b)):
         return _overlap(a, b)
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_agree(a[k], b[k], warrant, slack) for k in a)
+    if _is_estimate(a) and _is_estimate(b):
+        return all(_agree(a[end], b[end], warrant, slack) for end in _ENDS)
     x, y = finite(a), finite(b)
     if x is None or y is None:
         return type(a) is type(b) and bool(a == b)
     return warrant == "timed" or abs(x - y) <= slack * max(abs(x), abs(y))  # a time without an interval tells nothing
 
 
+def _is_estimate(measured: Any) -> bool:
+    return isinstance(measured, dict) and measured.keys() == _ENDS
+
+
 def _overlap(a: Any, b: Any) -> bool:
     try:
         (low, high), (other_low, other_high) = (_interval(value) for value in (a, b))
-    except (TypeError, ValueError, KeyError):
+    except (TypeError, ValueError):
         return False
     return low <= other_high and other_low <= high
 
@@ -72,6 +81,10 @@ def _interval(value: Any) -> tuple[float, float]:
 
 
 def _said(measured: Any) -> str:
-    if isinstance(measured, dict) and measured.keys() == _ENDS:
-        return shown(f"{measured['value']} [{measured['low']}, {measured['high']}]")
+    if _is_estimate(measured):
+        return shown(f"{_short(measured['value'])} [{_short(measured['low'])}, {_short(measured['high'])}]")
     return shown(measured)
+
+
+def _short(number: Any) -> str:
+    return f"{number:.4g}" if isinstance(number, float) else str(number)

@@ -92,11 +92,12 @@ def part_of(raw: Mapping[str, Any], damage: Iterable[Damage] = ()) -> Part:
         model = None
     records = _sound(_of_type(raw, "records", Mapping, {}, found), found)
     collected = _collected(raw.get("collected"), found)
-    num_cuda = raw.get("cuda_benchmarks")
+    num_cuda = raw["cuda_benchmarks"] if type(raw.get("cuda_benchmarks")) is int else 0
+    something = records or found or collected or num_cuda  # what holds something is not empty, whatever it says
     return Part(
         run, model or model_of(records.values()), collected, records, tuple(sorted(found)),
-        finished=raw.get("finished") is True, empty=shown(raw.get("empty")),
-        cuda_benchmarks=num_cuda if type(num_cuda) is int else 0,
+        finished=raw.get("finished") is True, cuda_benchmarks=num_cuda,
+        empty="" if something else shown(raw.get("empty")),
     )  # fmt: skip
 
 

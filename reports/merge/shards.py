@@ -131,9 +131,12 @@ def _same(row: object, record: object) -> bool:
 
 def _collected(summary: Mapping[str, Any], plan: Mapping[str, Any], damage: list[Damage]) -> Any:
     """What was to be tested, by the plan or the summary; by both together where they differ."""
-    run = summary.get("run")
-    told = run.get("collected") if isinstance(run, dict) else None
-    planned = plan.get("collected")
+    run, planned_run = summary.get("run"), plan.get("run", {})
+    if not isinstance(planned_run, dict):
+        damage.append(("collected.json", f"run is a {type(planned_run).__name__}"))
+    elif isinstance(run, dict) and plan and planned_run.get("started") != run.get("started"):
+        damage.append(("collected.json", "of another run than the summary"))
+    told, planned = (run.get("collected") if isinstance(run, dict) else None), plan.get("collected")
     if told is None or planned is None:
         return told if planned is None else planned
     if told != planned:
