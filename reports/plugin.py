@@ -14,7 +14,15 @@ from reports.claim import Claim
 from reports.evidence import EvidenceInUse
 from reports.ledger import LedgerError
 from reports.run import ClaimsRun, raise_outcome
-from reports.scaling_out import ONE_EACH, choose_distribution, distribution, header, section_scheduler, worker_of
+from reports.scaling_out import (
+    BY_SECTION,
+    ONE_EACH,
+    choose_distribution,
+    distribution,
+    header,
+    section_scheduler,
+    worker_of,
+)
 from reports.subject import SubjectHooks
 from reports.terminal import summary_lines
 from reports.verdict import Outcome
@@ -86,7 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     run = config.stash.get(RUN, None)
-    return section_scheduler(config, log, run.is_claim) if run and distribution(config) == "loadgroup" else None
+    return section_scheduler(config, log, run.is_claim) if run and distribution(config) in BY_SECTION else None
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 GROUPED = "loadfile"  # what `-n` and `--tx` mean here where no --dist is given
+BY_SECTION = frozenset({"loadfile", "loadgroup"})
 SPREADING = frozenset({"load", "worksteal"})
 _PLACES = frozenset({"--tx", "--px", "--rsyncdir"})
 ONE_EACH = (
@@ -22,12 +23,22 @@ ONE_EACH = (
 
 
 def section_scheduler(config: pytest.Config, log: Any, is_claim: Callable[[str], bool]) -> Any:
-    """`--dist loadgroup` for claims: a section is a group; other tests are grouped by their xdist_group marks."""
+    """Hands whole sections to workers; other tests go by their xdist_group marks, as under xdist's own `loadgroup`."""
     from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]  # late: xdist may be switched off
 
     class SectionScheduling(LoadGroupScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid.partition("::")[0] if is_claim(nodeid) else str(super()._split_scope(nodeid))
+            by_file = is_claim(nodeid) or config.getoption("dist") == "loadfile"
+            return nodeid.partition("::")[0] if by_file else str(super()._split_scope(nodeid))
+
+        def remove_node(self, node: Any) -> str | None:
+            """A claim that killed its worker is done with: xdist would hand it on until every worker is dead."""
+            units = self.assigned_work[node].values()
+            pending = [(unit, nodeid) for unit in units for nodeid, done in unit.items() if not done]
+            for unit, nodeid in pending[:1]:
+                unit[nodeid] = True
+            super().remove_node(node)
+            return pending[0][1] if pending else None
 
     return SectionScheduling(config, log)
 
@@ -69,9 +80,14 @@ def without_hosts(arguments: Sequence[str]) -> list[str]:
     """A command line as it may be recorded: where workers run says who and where somebody is."""
     said = []
     for before, word in zip(["", *arguments], arguments, strict=False):
-        option, _, value = word.partition("=")
+        option, equals, value = word.partition("=")
         if before in _PLACES:
-            said.append(f"{word.partition('//')[0].partition('=')[0]}…")
+            said.append(_kind(word))
         else:
-            said.append(f"{option}={value.partition('//')[0].partition('=')[0]}…" if option in _PLACES else word)
+            said.append(f"{option}={_kind(value)}" if option in _PLACES and equals else word)
     return said
+
+
+def _kind(place: str) -> str:
+    """What sort of place an execnet specification names, popen or ssh."""
+    return f"{place.partition('//')[0].partition('=')[0]}…"
