@@ -112,11 +112,12 @@ class ClaimsRun:
         """Whether workers found different claims (then xdist runs none of them): each is an error, not a silence."""
         if len(set(self.collections.values())) < 2:
             return False
-        found = ", ".join(f"{worker} {len(ids)}" for worker, ids in sorted(self.collections.items()))
-        for statement_id in self.collected if not self._begun else ():
+        if not self._begun:
             self._begin()
+            found = ", ".join(f"{worker} {len(ids)}" for worker, ids in sorted(self.collections.items()))
             error = f"not run: the workers collected different claims ({found})"
-            self.add(error_record(self.ledger.statements[statement_id], NOTHING, error))
+            for statement_id in self.collected:
+                self.add(error_record(self.ledger.statements[statement_id], NOTHING, error))
         return True
 
     def add(self, record: Record, worker: str = "") -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from reports.commands import FINDINGS, OK, Commands, refuse, say
 
+RED = frozenset({"error", "changed"})  # rows that a page shows red, whatever else was found
 MAX_LINES = 40  # of problems on the screen; merged.json has all of them
 
 
@@ -54,7 +55,7 @@ def _report(document: dict[str, Any], num_parts: int) -> int:
         say(line)
     if len(lines) > MAX_LINES:
         say(f"… and {len(lines) - MAX_LINES} more in merged.json")
-    subjects, claims = len(document["subjects"]), len(document["claims"])
-    notes = len(found) - len(problems)
-    say(f"{num_parts} runs, {subjects} subjects, {claims} statements; {len(problems)} problems, {notes} notes")
-    return FINDINGS if problems else OK
+    red = sum(row["outcome"] in RED for cells in document["claims"].values() for row in cells.values())
+    counts = f"{num_parts} runs, {len(document['subjects'])} subjects, {len(document['claims'])} statements"
+    say(f"{counts}: {red} red; {len(problems)} problems, {len(found) - len(problems)} notes")
+    return FINDINGS if problems or red else OK

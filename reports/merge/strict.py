@@ -15,6 +15,7 @@ from reports.render.reading import text
 MIB = 2**20
 RECORD_BYTES = 8 * MIB  # the largest of a whole run's 97 records (2026-11-30) has 22 KB, its tables and plots included
 DOCUMENT_BYTES = 256 * MIB  # a summary or a part: that run's had 0.7 MB
+FOLDER_BYTES = 512 * MIB  # all records of a run: more would be read into memory at once
 MAX_FILES = 10_000  # records in one folder: a hundred times the ledger
 MAX_DEPTH = 40  # nested objects and lists: that run's summary needs 10
 LARGEST = 1e300  # no measurement is larger, and the arithmetic of intervals stays finite below it
@@ -72,10 +73,13 @@ def json_files(folder: Path) -> Iterator[Path]:
         raise Damaged("a link instead of a folder")
     try:
         names = sorted(_names(folder))
+        num_bytes = sum((folder / name).lstat().st_size for name in names[:MAX_FILES])
     except OSError as failed:
         raise Damaged(failed.strerror or "cannot be listed") from None
     if len(names) > MAX_FILES:
         raise Damaged(f"{len(names):,} files, and more than {MAX_FILES:,} are refused")
+    if num_bytes > FOLDER_BYTES:
+        raise Damaged(f"{num_bytes / MIB:,.0f} MiB, and more than {FOLDER_BYTES / MIB:g} MiB together are refused")
     return (folder / name for name in names)
 
 

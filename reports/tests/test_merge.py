@@ -319,4 +319,12 @@ def test_problems_are_on_the_screen_before_notes(tmp_path: Path, capsys: pytest.
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"conflict: {ONE} on {SUBJECT}: bytes is 12288 and 12289"
     assert lines[1].startswith("duplicate: ")
-    assert lines[-1] == "2 runs, 1 subjects, 3 statements; 1 problems, 2 notes"
+    assert lines[-1] == "2 runs, 1 subjects, 3 statements: 1 red; 1 problems, 2 notes"
+
+
+@pytest.mark.parametrize("verdict", [None, "REFUTED"])
+def test_a_red_row_is_a_finding_without_any_problem(verdict: str | None, tmp_path: Path) -> None:
+    broken = {"outcome": "error" if verdict is None else "changed", "on_record": "HOLDS"}
+    row = record(ONE, verdict, **broken, **({"aspects": {}, "error": "call: boom"} if verdict is None else {}))
+    assert merge(tmp_path, shard(tmp_path / "a", [row, record(TWO), record(THREE)])) == 1
+    assert problems(tmp_path) == []

@@ -140,7 +140,7 @@ def test_workers_that_collect_different_claims_are_an_error_in_every_row(mode: s
     assert {row["outcome"] for row in summary["claims"].values()} == {"error"}
     assert "gw0 8, gw1 7" in summary["claims"][ALL[0]]["error"]
     rc, merged = toys.merge("E")
-    assert rc == 0 and {row["outcome"] for cells in merged["claims"].values() for row in cells.values()} == {"error"}
+    assert rc == 1 and {row["outcome"] for cells in merged["claims"].values() for row in cells.values()} == {"error"}
 
 
 @pytest.mark.parametrize("mode", ["loadfile", "loadgroup"])
