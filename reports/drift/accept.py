@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.drift.baseline import SCHEMA, KnownLeaf, leaf_json
+from reports.drift.baseline import SCHEMA, KnownLeaf, by_place, leaf_json, packed
 from reports.drift.evidence import Reading, evidence_of
 from reports.drift.files import Refused
 from reports.drift.fingerprint import SPEEDS, VERSIONS, difference, same_bits, speed
@@ -118,7 +118,7 @@ def _figures(claim_id: str, readings: Sequence[Reading], said: list[str]) -> Ite
             said.append(f"no clock measured it, and yet it varies from run to run: {claim_id} {', '.join(noisy[:3])}")
         kept = {place: leaf_json(leaf) for place, leaf in leaves.items() if leaf}
         if len(found) == len(readings):
-            yield name, {"verdicts": sorted({f.verdict for f in found if f.verdict}), "leaves": kept}
+            yield name, {"verdicts": sorted({f.verdict for f in found if f.verdict}), "leaves": packed(kept)}
 
 
 def _leaf(found: Sequence[Leaf]) -> KnownLeaf | None:
@@ -197,7 +197,7 @@ def _figure_changes(what: str, old: Any, new: Any) -> Iterator[str]:
     if old is None or new is None:
         yield f"{what}: {'new' if old is None else 'dropped'}"
         return
-    was, now = old["leaves"], new["leaves"]
+    was, now = by_place(old["leaves"]), by_place(new["leaves"])
     for place in [place for place in {**was, **now} if was.get(place) != now.get(place)]:
         yield f"{label(what, place)}: {_shown(was.get(place))} → {_shown(now.get(place))}"
 

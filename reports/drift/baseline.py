@@ -4,7 +4,7 @@
      "claims": {id: {"warrant", "clocked", "verdicts", "runs": [places in "runs"], "threads", "source", "protocol",
        "model": {"digest", "dtype", "device"} or null, "figures": {name: {"verdicts", "leaves": {place: leaf}}}}}}
 
-A leaf is a scalar, [value, low, high], or {"repeats": [...], "low", "high"} where the accepted runs do not agree: what
+Leaves are an object by place, or a list where the places are 0, 1, 2. A leaf is a scalar, [value, low, high], or {"repeats": [...], "low", "high"} where the accepted runs do not agree: what
 the baseline's own repeats do not reproduce is held to their spread, by whatever warrant.
 """
 
@@ -90,6 +90,16 @@ def leaf_json(known: KnownLeaf) -> Any:
     return leaf.value if leaf.low is None and leaf.high is None else [leaf.value, leaf.low, leaf.high]
 
 
+def by_place(leaves: Any) -> dict[str, Any]:
+    """The leaves of a figure in the file: an object, or a list where the places are 0, 1, 2."""
+    return {str(i): leaf for i, leaf in enumerate(leaves)} if isinstance(leaves, list) else dict(leaves)
+
+
+def packed(leaves: Mapping[str, Any]) -> Any:
+    """The other way round."""
+    return list(leaves.values()) if leaves and list(leaves) == [str(i) for i in range(len(leaves))] else dict(leaves)
+
+
 def middle(repeats: tuple[float, ...]) -> float:
     """The mean of repeats: what a band is drawn about."""
     return sum(repeats) / len(repeats)
@@ -108,7 +118,9 @@ def _baseline(raw: Any) -> Baseline:
 def _known(raw: Mapping[str, Any], runs: list[Any], subject: str) -> Known:
     own = [runs[place] for place in raw["runs"]]
     figures = {
-        str(name): KnownFigure(frozenset(figure["verdicts"]), {p: _leaf(leaf) for p, leaf in figure["leaves"].items()})
+        str(name): KnownFigure(
+            frozenset(figure["verdicts"]), {p: _leaf(leaf) for p, leaf in by_place(figure["leaves"]).items()}
+        )
         for name, figure in raw["figures"].items()
     }
     torch = str(own[-1].get("torch") or "")

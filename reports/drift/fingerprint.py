@@ -24,7 +24,7 @@ from reports.merge.subjects import UNKNOWN_MACHINE
 # goes through 168 matrices: sqrt(168) = 13 of those. 70 * 13 * 2**-24 = 5.4e-5, the next power of two. Measured
 # beside it: passes of another shape move a lead between two logits by 2.3e-5 (speculative.greedy-exact, 2026-11-30).
 TOLERANCE = 2.0**-14
-# Below this, what a figure says is that something vanishes up to rounding (1e-15 in float64, up to 1e-6 in fp32: sixteen
+# Below this, a figure says that something vanishes up to rounding (1e-15 in float64, up to 1e-6 in fp32: sixteen
 # units in the last place of one): which residue is left depends on the order of a sum.
 RESIDUE = 2.0**-20
 VERSIONS = ("torch", "transformers", "numpy", "scipy", "python")

@@ -31,6 +31,7 @@ CONFIRMS = 1.0  # noises by which the re-runs' median must be off, to the same s
 AT_ONCE = 10.0  # noises in one night and its re-runs that need no further night: no slow host did that to a ratio
 FALSE_PER_MONTH = 0.01  # flags of a claim in which nothing moved
 LOOKS = 16  # independent ones that 30 nights of overlapping windows amount to: found by simulation, between 6 and 30
+RESOLUTION = 1e-6  # of a figure: repeats are stored to six digits, and no noise is smaller
 CORRECTION = 1 / WINDOW  # variance of the window's mean, in noises squared
 
 
@@ -60,7 +61,8 @@ def reference(repeats: Floats, older: Floats) -> Reference:
     squares = np.nansum((older - centre[:, None]) ** 2, axis=1) / (1 + 1 / num)
     freedom = num - 1.0 + num_older
     variance = ((num - 1) * repeats.var(axis=1, ddof=1) + squares) / freedom
-    return Reference(centre, np.sqrt(variance), freedom, num)
+    least = RESOLUTION * np.maximum(np.abs(centre), RESOLUTION)
+    return Reference(centre, np.maximum(np.sqrt(variance), least), freedom, num)
 
 
 def score(window: Floats, ref: Reference) -> Floats:
