@@ -4,7 +4,8 @@
      "claims": {id: {"warrant", "clocked", "verdicts", "runs": [places in "runs"], "threads", "source", "protocol",
        "model": {"digest", "dtype", "device"} or null, "figures": {name: {"verdicts", "leaves": {place: leaf}}}}}}
 
-Leaves are an object by place, or a list where the places are 0, 1, 2. A leaf is a scalar, [value, low, high], or {"repeats": [...], "low", "high"} where the accepted runs do not agree: what
+Leaves are an object by place, or a list where the places are 0, 1, 2.
+A leaf is a scalar, [value, low, high], or {"repeats": [...], "low", "high"} where the accepted runs do not agree: what
 the baseline's own repeats do not reproduce is held to their spread, by whatever warrant.
 """
 
@@ -117,18 +118,18 @@ def _baseline(raw: Any) -> Baseline:
 
 def _known(raw: Mapping[str, Any], runs: list[Any], subject: str) -> Known:
     own = [runs[place] for place in raw["runs"]]
-    figures = {
-        str(name): KnownFigure(
-            frozenset(figure["verdicts"]), {p: _leaf(leaf) for p, leaf in by_place(figure["leaves"]).items()}
-        )
-        for name, figure in raw["figures"].items()
-    }
+    figures = {str(name): _figure(figure) for name, figure in raw["figures"].items()}
     torch = str(own[-1].get("torch") or "")
     protocol = {str(k): str(v) for k, v in raw["protocol"].items()}
     prints = Fingerprint(model_print(raw["model"]), machine_of(subject), raw["threads"], torch, protocol)
     facts = {**own[-1], "source": raw["source"]}
     newest = max(str(run["started"]) for run in own)
     return Known(raw["warrant"], raw["clocked"], frozenset(raw["verdicts"]), figures, prints, facts, newest, len(own))
+
+
+def _figure(raw: Mapping[str, Any]) -> KnownFigure:
+    leaves = {place: _leaf(leaf) for place, leaf in by_place(raw["leaves"]).items()}
+    return KnownFigure(frozenset(map(str, raw["verdicts"])), leaves)
 
 
 def _leaf(raw: Any) -> KnownLeaf:

@@ -56,7 +56,7 @@ class Reading:
     def figures(self) -> dict[str, Figure]:
         """Its figures by name."""
         aspects = self.record.get("aspects") or {}
-        return {shown(n): Figure(a.get("verdict"), leaves(a.get("measured"))) for n, a in aspects.items()}
+        return {shown(n): Figure(_verdict(a), leaves(a.get("measured"))) for n, a in aspects.items()}
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -111,6 +111,11 @@ def evidence_of(parts: Iterable[Part]) -> Evidence:
         found.readings[subject][claim_id] = Reading(record, facts_on(part, subject)[0], subject)
     _note_lost(found)
     return found
+
+
+def _verdict(aspect: Mapping[str, Any]) -> str | None:
+    verdict = aspect.get("verdict")
+    return None if verdict is None else shown(verdict)
 
 
 def _note_lost(found: Evidence) -> None:

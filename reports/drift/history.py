@@ -48,7 +48,7 @@ class Nights:
         """A figure on the comparable nights since the baseline, oldest first."""
         since = [night for night in self.nights if night.started > newer_than]
         said = [_object(night.claims.get(claim_id)) for night in since]
-        values = [_first(_object(s.get("f")).get(name)) for s in said if s.get("d") in COMPARED]
+        values = [_first(_object(s.get("f")).get(name)) for s in said if shown(s.get("d")) in COMPARED]
         return [value for value in values if value is not None]
 
     def silent(self, claim_id: str) -> int:
@@ -56,7 +56,8 @@ class Nights:
         num = 0
         for night in reversed(self.nights):
             said = _object(night.claims.get(claim_id))
-            if said and said.get("d") not in SILENT and (said.get("d") or said.get("v") in DECIDED):
+            d, v = shown(said.get("d")), shown(said.get("v"))
+            if said and d not in SILENT and (d or v in DECIDED):
                 break
             num += bool(said)
         return num
@@ -115,7 +116,7 @@ def _document(night: str, subject: str, readings: Mapping[str, Reading], drift: 
 def _entry(reading: Reading, cell: Mapping[str, Any]) -> dict[str, Any]:
     again = _object(cell.get("readings"))
     figures = {label(name, place): _stored(leaf, again.get(label(name, place))) for name, place, leaf in _kept(reading)}
-    status = cell.get("status")
+    status = shown(cell.get("status"))
     d = status if status in set(Status) else None
     return {"v": reading.verdict or None, "o": shown(reading.record["outcome"]), "d": d, "f": figures}
 

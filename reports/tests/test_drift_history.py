@@ -39,9 +39,10 @@ def test_a_night_is_kept_once_by_the_contract(tmp_path: Path) -> None:
     assert [path.name for path in paths] == [f"20261201T031415Z-{SUBJECT}.json"]
     document = json.loads(paths[0].read_text(encoding="utf-8"))
     assert document["night"] == "2026-12-01T03:14:15+00:00"
-    assert document["fingerprint"]["threads"] is None or document["fingerprint"]["threads"] == 2
+    assert document["fingerprint"]["machine"] == SUBJECT.partition("@")[2]
     assert document["claims"][TIMED] == {
-        "v": "HOLDS", "o": "as-recorded", "d": "steady", "f": {"slowdown": [2.0, 1.66667, 2.4], "tokens": [48, None, None]},
+        "v": "HOLDS", "o": "as-recorded", "d": "steady",
+        "f": {"slowdown": [2.0, 1.66667, 2.4], "tokens": [48, None, None]},
     }  # fmt: skip
     assert document["claims"]["cache-size.exact"]["d"] is None
     assert "by_layer" not in document["claims"]["cache-size.exact"]["f"]
