@@ -138,7 +138,9 @@ class Comparer:
         figures = compare_figures(known.figures, now.figures, judge)
         flip = flipped(known.verdicts, now.verdict)
         statuses = [row.status for row in figures.values()]
-        statuses += [judge.flip("", now.verdict)] * bool(flip) + [Status.UNMEASURED] * (now.verdict not in DECIDED)
+        statuses += [Status.UNMEASURED] * (now.verdict not in DECIDED)
+        if flip:
+            statuses.append(judge.flip("", now.verdict))
         row = Row(worst(statuses), "", figures, clocks.odd or Status.SUSPECTED in statuses, dict(clocks.readings))
         return replace(row, detail=_detail(row, flip, known, now))
 

@@ -38,7 +38,8 @@ def lines_of(series: Mapping[str, Sequence[Point]], figure: str | None) -> Itera
     """Text for a terminal: a head with the sparkline, then the nights."""
     for subject, points in series.items():
         labels = list(dict.fromkeys(name for point in points for name in _figures(point)))
-        name = figure or next(iter(labels), "")
+        bounded = [label for label in labels if _figure(points[-1], label)[1] is not None]
+        name = figure or next(iter(bounded or labels), "")
         values = [finite(_figure(point, name)[0]) for point in points]
         yield f"{subject}  {shown(name) or 'no figure'}  {sparkline(values)}"
         for point in points:

@@ -196,3 +196,10 @@ def test_an_exact_integer_that_moves_is_never_steady(tmp_path: Path, rows: dict[
     moved = rows | {name: _row({"one": 7 + by}, "exact")}
     found = Comparer(read_baselines(tmp_path)).compare(evidence_of([_part(moved)]))
     assert found.rows[name][SUBJECT].status is Status.DRIFTED
+
+
+def test_committed_baselines_are_readable_and_as_accept_writes_them() -> None:
+    folder = Path(__file__).parents[1] / "baseline"
+    for subject in read_baselines(folder):
+        text = (folder / f"{subject}.json").read_text(encoding="utf-8")
+        assert text == pretty(json.loads(text))

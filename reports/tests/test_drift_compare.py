@@ -371,3 +371,25 @@ def test_a_week_without_a_verdict_is_told(tmp_path: Path, baseline: Path) -> Non
         silent.append(bool(done.silent) and done.has_findings)
         add_night(tmp_path / "store", tonight, done.as_json("b", "e"))
     assert silent == [False] * 6 + [True] * 2
+
+
+def test_an_unremarkable_night_is_not_read_again(tmp_path: Path, baseline: Path) -> None:
+    asked: list[Sequence[str]] = []
+
+    def record(ids: Sequence[str]) -> list[Evidence]:
+        asked.append(ids)
+        return []
+
+    tonight = read_evidence(evidence(tmp_path / "n", claims()))
+    Comparer(read_baselines(baseline)).compare(tonight, record, MACHINE)
+    assert asked == []
+    odd = read_evidence(evidence(tmp_path / "o", claims(RATIO * math.exp(2 * NOISE))))
+    Comparer(read_baselines(baseline)).compare(odd, record, MACHINE)
+    Comparer(read_baselines(baseline)).compare(odd, record, "another-machine")
+    assert asked == [["claims/test_two_phases.py::test_slowdown"]]
+
+
+def test_a_rerun_in_a_real_process_leaves_evidence() -> None:
+    node_id = "claims/test_memory_budget.py::test_units"
+    found = rerun_module.rerun(1, Path(__file__).parents[2])([node_id])
+    assert [key for run in found for by_id in run.readings.values() for key in by_id] == ["memory-budget.units"]

@@ -100,9 +100,9 @@ def test_the_readmes_table_is_what_the_simulation_gives() -> None:
         pytest.skip("README has no drift table")
     told, computed = (_numbers(table) for table in (shown[1], simulate.markdown_table()))
     assert told.keys() == computed.keys()
-    # Same seed, same table; another numpy may draw other numbers: four standard errors of a rate over 4,000 series.
+    # Same seed, same table; another numpy may draw other numbers: four standard errors of a rate over 2,500 series.
     for row, rates in computed.items():
-        assert told[row] == pytest.approx(rates, abs=0.032 if len(rates) > 1 else 0.9)
+        assert told[row] == pytest.approx(rates, abs=0.04 if len(rates) > 1 else 0.9)
 
 
 def _numbers(table: str) -> dict[str, list[float]]:
