@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from reports.commands import build, merge, numerals
+from reports.commands import accept, build, compare, history, merge, numerals
 
-COMMANDS = (build, merge, numerals)
+COMMANDS = (build, merge, compare, accept, history, numerals)
 
 
 def _parser() -> argparse.ArgumentParser:
