@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from reports.render import sentences
-from reports.render.model import STANDINGS, Claim, Page
+from reports.render.model import STANDINGS, Claim
+from reports.render.page_model import Page
 from reports.render.reading import page as read_page
 from reports.render.words import Words
 

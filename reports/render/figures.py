@@ -65,15 +65,15 @@ def digits_apart(value: float, ends: tuple[float | None, float | None]) -> int:
     return digits
 
 
-def short(value: object, w: Words, digits: int = DIGITS) -> str:
+def short(value: object, w: Words, digits: int = DIGITS, most: int = SHORT) -> str:
     """Any measured value on one line."""
     if is_estimate(value):
         middle, low, high = (short(value[k], w, digits) for k in ("value", "low", "high"))
         return f"{middle} {between(low, high)}"
     if isinstance(value, Mapping):
-        return _several([f"{text(k)}: {short(v, w, digits)}" for k, v in value.items()], w)
+        return _several([f"{text(k)}: {short(v, w, digits)}" for k, v in value.items()], w, most)
     if isinstance(value, list | tuple):
-        return _several([short(v, w, digits) for v in value], w)
+        return _several([short(v, w, digits) for v in value], w, most)
     return _scalar(value, w, digits)
 
 
@@ -90,17 +90,18 @@ def _scalar(value: object, w: Words, digits: int) -> str:
     return "—" if value is None else text(value)
 
 
-def _several(parts: list[str], w: Words, most: int = SHORT) -> str:
+def _several(parts: list[str], w: Words, most: int) -> str:
+    """The parts on one line, `most` of them; a single one more takes no more room than saying so."""
     rest = len(parts) - most
-    return "; ".join(parts) if rest <= 0 else "; ".join([*parts[:most], "… " + w("ui.more", n=rest)])
+    return "; ".join(parts) if rest <= 1 else "; ".join([*parts[:most], "… " + w("ui.more", n=rest)])
 
 
-def measured(aspect: Aspect, w: Words) -> str:
-    """The measured value of an aspect on one line, with enough digits to be told from the published interval."""
+def measured(aspect: Aspect, w: Words, most: int = SHORT) -> str:
+    """The measured value of an aspect on one line, of cases the first ones, with enough digits to be told from the published interval."""
     digits, value, line = DIGITS, aspect.measured, aspect.published
     if line and isinstance(value, int | float) and math.isfinite(value):
         digits = digits_apart(value, (line.low, line.high))
-    return " ".join(filter(None, [short(value, w, digits), unit(aspect.unit)]))
+    return " ".join(filter(None, [short(value, w, digits, most), unit(aspect.unit, w)]))
 
 
 def cases(aspect: Aspect, w: Words) -> list[tuple[str, str]]:
@@ -113,12 +114,12 @@ def cases(aspect: Aspect, w: Words) -> list[tuple[str, str]]:
     else:
         return []
     rest = len(rows) - LONG
-    return rows[:LONG] + ([("…", w("ui.more", n=rest))] if rest > 0 else [])
+    return rows[:LONG] + ([("…", w("ui.more", n=rest))] if rest > 1 else rows[LONG:])
 
 
-def unit(given: str) -> str:
-    """The unit to print; "1" is how the ledger writes a pure number."""
-    return "" if given == "1" else given
+def unit(given: str, w: Words) -> str:
+    """The unit to print, translated where it is a word; "1" is how the ledger writes a pure number."""
+    return "" if given == "1" else w.name("unit", given)
 
 
 def published(aspect: Aspect, w: Words) -> str:
@@ -127,7 +128,7 @@ def published(aspect: Aspect, w: Words) -> str:
     if line is None and aspect.relation in ("", "equal"):
         return "—"
     parts = [w.name("relation", aspect.relation)]
-    parts += [printed(line.value, w.lang), unit(line.unit)] if line else []
+    parts += [printed(line.value, w.lang), unit(line.unit, w)] if line else []
     return " ".join(filter(None, parts)) or "—"
 
 

@@ -150,7 +150,7 @@ def _axis(axis: Axis, along: Ruler, w: Words, width: float = NARROW) -> AxisView
 
 def _axis_name(axis: Axis, w: Words) -> str:
     name = _in(w, axis.name, axis.name_id)[0]
-    remarks = [figures.unit(axis.unit), w("ui.log") if axis.scale == "log" else ""]
+    remarks = [figures.unit(axis.unit, w), w("ui.log") if axis.scale == "log" else ""]
     return name + "".join(f" ({remark})" for remark in [", ".join(filter(None, remarks))] if remark)
 
 

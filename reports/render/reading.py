@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reports.plots import Axis, Curve, Plot, PlotError, plot_from_json
-from reports.render.model import OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, ModelFacts, Note, Page, Published
+from reports.render.model import MISSING, OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, Note, Published
+from reports.render.page_model import ModelFacts, Page, Subject
 from reports.tables import Cell, Column, Table, TableError, table_from_json
 from reports.verdict import Outcome, Verdict, outcome_of
 
@@ -22,11 +23,13 @@ def text(value: object) -> str:
     return "" if value is None else _UNPRINTABLE.sub("\ufffd", str(value))
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def mapping(value: object) -> Mapping[str, object]:
+    """The value if it is an object, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
-def _items(value: object) -> list[object]:
+def items(value: object) -> list[object]:
+    """The value if it is a list, else an empty one."""
     return list(value) if isinstance(value, list | tuple) else []
 
 
@@ -56,7 +59,7 @@ def finite(value: object) -> float | None:
 def _published(raw: object) -> Published | None:
     if not isinstance(raw, Mapping):
         return None
-    ends = [finite(end) for end in _items(raw.get("interval"))[:2]] + [None, None]
+    ends = [finite(end) for end in items(raw.get("interval"))[:2]] + [None, None]
     value, unit, origin, why = (text(raw.get(k)) for k in ("value", "unit", "origin", "why"))
     return Published(value, unit, ends[0], ends[1], origin, why)
 
@@ -90,11 +93,11 @@ def _aspects(raw: object) -> tuple[list[Aspect], list[Note]]:
 def _tables(raw: object) -> tuple[list[Table], list[Note]]:
     """The regenerated tables that can be read, and a defect for each that cannot; older evidence has none."""
     good, bad = [], []
-    for place, entry in enumerate(_items(raw), 1):
+    for place, entry in enumerate(items(raw), 1):
         try:
             good.append(_printable(table_from_json(entry)))
         except TableError:
-            bad.append(("table", text(_mapping(entry).get("title")) or str(place)))
+            bad.append(("table", text(mapping(entry).get("title")) or str(place)))
     return good, bad
 
 
@@ -110,11 +113,11 @@ def _printable(table: Table) -> Table:
 def _plots(raw: object) -> tuple[list[Plot], list[Note]]:
     """The plots that can be read, and a defect for each that cannot; older evidence has none."""
     good, bad = [], []
-    for place, entry in enumerate(_items(raw), 1):
+    for place, entry in enumerate(items(raw), 1):
         try:
             good.append(_printable_plot(plot_from_json(entry)))
         except PlotError:
-            bad.append(("plot", text(_mapping(entry).get("title")) or str(place)))
+            bad.append(("plot", text(mapping(entry).get("title")) or str(place)))
     return good, bad
 
 
@@ -176,29 +179,45 @@ def claim(claim_id: str, raw: object) -> Claim:
         standing=standing,
         transferred=raw.get("transferred") is True,
         aspects=tuple(aspects),
-        needs=tuple(map(text, _items(raw.get("needs")))),
-        notes=tuple(map(text, _items(raw.get("notes")))),
+        needs=tuple(map(text, items(raw.get("needs")))),
+        notes=tuple(map(text, items(raw.get("notes")))),
         tables=tuple(tables),
         plots=tuple(plots),
-        protocol=tuple((text(k), v) for k, v in _mapping(raw.get("protocol")).items()),
+        protocol=tuple((text(k), v) for k, v in mapping(raw.get("protocol")).items()),
         seconds=finite(raw.get("seconds")),
         defects=tuple(defects),
         **fields,
     )
 
 
-def _model(raw: object) -> ModelFacts | None:
+def model(raw: object) -> ModelFacts | None:
+    """The model that a run describes."""
     if not isinstance(raw, Mapping):
         return None
-    name, digest, dtype, device, note = (text(raw.get(k)) for k in ("name", "digest", "dtype", "device", "note"))
+    name, digest, dtype, device, note, slug = (
+        text(raw.get(k)) for k in ("name", "digest", "dtype", "device", "note", "slug")
+    )
     trained, is_chapter = raw.get("trained") is True, raw.get("is_chapter") is True
-    return ModelFacts(name, digest, raw.get("parameters"), dtype, device, trained, is_chapter, note)
+    return ModelFacts(name, digest, raw.get("parameters"), dtype, device, trained, is_chapter, note, slug)
+
+
+def machine_class(run: Mapping[str, object]) -> str:
+    """The class of a run's machine; older evidence has none."""
+    return text(mapping(run.get("machine")).get("class"))
+
+
+def subject_key(found: ModelFacts | None, machine: str) -> str:
+    """What was measured on what, as one word: model, its number format unless float32, machine class."""
+    name = "no-model"
+    if found is not None:
+        name = (found.slug or "unknown") + (f"-{found.dtype}" if found.dtype not in ("", "float32") else "")
+    return f"{name}@{machine or 'unknown'}"
 
 
 def _count_warnings(raw: object, page: Page) -> list[Note]:
     """The file's own counts are checked, never believed. Damaged entries are counted as errors only here."""
     counts = page.counts()
-    told = {str(k): v for k, v in _mapping(raw).items()}
+    told = {str(k): v for k, v in mapping(raw).items()}
     off = [f"{k} {told[k]} ≠ {counts.get(k, 0)}" for k in told if told[k] != counts.get(k, 0)]
     return [("counts", text(", ".join(off)))] if off else []
 
@@ -209,12 +228,22 @@ def _part_warnings(num_statements: object, claims: tuple[Claim, ...]) -> list[No
     return [("part", f"{len(claims)} / {total:.0f}")] if total and total > len(claims) else []
 
 
+def missing(claim_id: str, reason: str = "", subject: str = "") -> Claim:
+    """A row for a claim that should have a record and has none."""
+    return Claim(text(claim_id), text(claim_id).partition(".")[0], outcome=MISSING, reason=reason, subject=subject)
+
+
 def page(summary: Mapping[str, object], complete: bool = True, warnings: tuple[Note, ...] = ()) -> Page:
     """A whole summary as a `Page`; parts of the wrong type become warnings."""
     expected = {"run": Mapping, "claims": Mapping, "counts": Mapping, "model": Mapping | None}
     bad = [("malformed", key) for key, kind in expected.items() if not isinstance(summary.get(key), kind)]
-    claims = tuple(claim(str(name), raw) for name, raw in _mapping(summary.get("claims")).items())
-    run = dict(_mapping(summary.get("run")))
-    found = Page(claims, run, _model(summary.get("model")), complete and not run.get("interrupted"))
-    off = [*_count_warnings(summary.get("counts"), found), *_part_warnings(run.get("statements"), claims)]
+    run = dict(mapping(summary.get("run")))
+    tested, machine = model(summary.get("model")), machine_class(run)
+    subject = Subject(subject_key(tested, machine), tested, machine, (run,))
+    entries = mapping(summary.get("claims"))
+    claims = [replace(claim(str(name), raw), subject=subject.key) for name, raw in entries.items()]
+    gaps = sorted({text(name) for name in items(run.get("collected"))} - {c.id for c in claims})
+    claims += [missing(name, subject=subject.key) for name in gaps]
+    found = Page(tuple(claims), (subject,), complete and not run.get("interrupted"))
+    off = [*_count_warnings(summary.get("counts"), found), *_part_warnings(run.get("statements"), found.claims)]
     return replace(found, warnings=(*warnings, *bad, *off))

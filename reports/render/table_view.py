@@ -76,7 +76,7 @@ def _rounded(number: float, width: float) -> float:
 def _head(column: Column, cells: list[Cell], w: Words) -> Head:
     name, translated = _in(w, column.name, column.name_id)
     numeric = any(isinstance(cell, int | float | Estimate) and not isinstance(cell, bool) for cell in cells)
-    return Head(name, figures.unit(column.unit), numeric, translated)
+    return Head(name, figures.unit(column.unit, w), numeric, translated)
 
 
 def _in(w: Words, given: str, indonesian: str) -> tuple[str, bool]:

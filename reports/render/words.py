@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 LANGUAGES = ("en", "id")
+PLURAL = " || "  # between the text for one and the text for several
 
 Table = dict[str, dict[str, dict[str, str]]]
 
@@ -25,9 +26,10 @@ class Words:
         self._table = load_table()
 
     def __call__(self, path: str, **values: object) -> str:
-        """The text at `group.key`, its braces filled from `values`."""
+        """The text at `group.key`, its braces filled from `values`; of `one || many` the one that fits `n`."""
         group, _, key = path.partition(".")
-        return self._table[group][key][self.lang].format(**values)
+        one, _, many = self._table[group][key][self.lang].partition(PLURAL)
+        return (many if many and values.get("n") != 1 else one).format(**values)
 
     def name(self, group: str, key: str) -> str:
         """The word for data that may be anything: an unknown key stands for itself."""
