@@ -13,7 +13,9 @@ def register(commands: Commands[Any]) -> None:
     """Add the command."""
     what = "render report.html, report.md, summary.md, claims.json, junit.xml and badge.svg from evidence"
     parser = commands.add_parser("build", help=what)
-    parser.add_argument("--evidence", type=Path, default=Path("reports/out/latest"), metavar="DIR", help="a run or merge")
+    parser.add_argument(
+        "--evidence", type=Path, default=Path("reports/out/latest"), metavar="DIR", help="a run or merge"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: the evidence folder")
     parser.add_argument("--lang", choices=("en", "id"), default="en", help="the language the page opens in")
     parser.add_argument("--drift", type=Path, metavar="FILE", help="the drift.json of `compare`")

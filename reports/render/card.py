@@ -25,19 +25,33 @@ Cells = list[tuple[str, Claim]]  # the letter of a subject and its claim
 
 @dataclass(frozen=True)
 class Reading:
-    """What a figure was on the subjects that share it; `cases` where one line cannot hold them."""
+    """What a figure was on the subjects that share it."""
 
     letters: str
     value: str
-    cases: list[tuple[str, str]]
-    category: str
-    reason: str
     bar: Bar | None
 
 
 @dataclass(frozen=True)
+class Judged:
+    """What was decided of a figure, and why, on the subjects that share it."""
+
+    letters: str
+    category: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Cases:
+    """A figure of several cases, one a row; a column for each reading, headed by its letters."""
+
+    letters: list[str]
+    rows: list[tuple[str, list[str]]]
+
+
+@dataclass(frozen=True)
 class FigureRow:
-    """A figure: what is published or expected of it, and its readings."""
+    """A figure: what is published or expected of it, its readings, and its cases where one line cannot hold them."""
 
     name: str
     bears: str
@@ -46,6 +60,8 @@ class FigureRow:
     origin: str
     why: str
     readings: list[Reading]
+    judged: list[Judged]
+    cases: Cases | None
 
 
 @dataclass(frozen=True)
@@ -63,8 +79,9 @@ class Card:
     """All there is to a statement, in words."""
 
     figures: list[FigureRow]
-    tables: list[tuple[str, TableView]]
-    plots: list[tuple[str, PlotView]]
+    shown_of: str  # the subject of the tables and plots, where there are several
+    tables: list[TableView]
+    plots: list[PlotView]
     facts: list[Fact]
 
 
@@ -74,8 +91,9 @@ def card(row: Row, page: Page, has_record: Callable[[str], bool], w: Words) -> C
     linked = bool(_LINKABLE.fullmatch(row.id)) and has_record(row.id)
     return Card(
         [_figure(name, cells, w) for name in _names(row)],
-        [(who, table_view(t, w)) for who, t in _grouped((who, t) for who, c in cells for t in c.tables)],
-        [(who, plot_view(p, w)) for who, p in _grouped((who, p) for who, c in cells for p in c.plots)],
+        page.letter(row.lead) if len(cells) > 1 else "",
+        [table_view(given, w) for given in row.lead.tables],
+        [plot_view(given, w) for given in row.lead.plots],
         [*_shared_facts(row, w), *_facts(cells, page, w), *_evidence(row, linked, w)],
     )
 
@@ -105,14 +123,28 @@ def _figure(name: str, cells: Cells, w: Words) -> FigureRow:
     origin = w("ui.printed" if line.origin == "printed" else "ui.declared") if line and line.origin else ""
     bears = w.name("bears", first.bears) if first.bears else ""
     interval, why = figures.interval(line, w), line.why if line else ""
-    readings = [_reading(who, aspect, w) for who, aspect in _grouped(found)]
-    return FigureRow(name, bears, figures.published(first, w), interval, origin, why, readings)
+    values = _grouped((who, a.measured) for who, a in found)
+    by_letters = [(letters, next(a for _, a in found if a.measured == value)) for letters, value in values]
+    cases = _cases(by_letters, w)
+    readings = [_reading(letters, aspect, cases is not None, w) for letters, aspect in by_letters]
+    judged = [Judged(who, *said) for who, said in _grouped((who, (a.category, a.reason)) for who, a in found)]
+    stated = figures.published(first, w)
+    return FigureRow(name, bears, stated, interval, origin, why, readings, judged, cases)
 
 
-def _reading(letters: str, aspect: Aspect, w: Words) -> Reading:
-    cases = figures.cases(aspect, w)
-    shown = cases if len(cases) > figures.SHORT + 1 else []
-    return Reading(letters, figures.measured(aspect, w), shown, aspect.category, aspect.reason, figures.bar(aspect))
+def _reading(letters: str, aspect: Aspect, below: bool, w: Words) -> Reading:
+    num_cases = len(aspect.measured) if isinstance(aspect.measured, dict | list) else 0
+    value = w("ui.cases", n=num_cases) if below and num_cases else figures.measured(aspect, w)
+    return Reading(letters, value, figures.bar(aspect))
+
+
+def _cases(readings: list[tuple[str, Aspect]], w: Words) -> Cases | None:
+    """The cases of all readings side by side, where any of them has more than a line can hold."""
+    found = [dict(figures.cases(aspect, w)) for _, aspect in readings]
+    if max(map(len, found)) <= figures.SHORT + 1:
+        return None
+    names = list(dict.fromkeys(name for cases in found for name in cases))
+    return Cases([letters for letters, _ in readings], [(n, [c.get(n, "—") for c in found]) for n in names])
 
 
 def _shared_facts(row: Row, w: Words) -> list[Fact]:

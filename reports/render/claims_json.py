@@ -20,7 +20,6 @@ a finite number is null, and its claim's category is `error`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from reports.render.model import Aspect, Claim
@@ -34,6 +33,7 @@ SCHEMA = 1
 
 def claims_document(page: Page) -> dict[str, Any]:
     """The document, ready for `reports.evidence.write_json`."""
+    w = Words("en")
     key, tone = page.headline()
     subjects = {
         s.key: {"model": s.model and s.model.name, "slug": s.model and s.model.slug, "machine": s.machine}
@@ -47,22 +47,22 @@ def claims_document(page: Page) -> dict[str, Any]:
         "drift": dict(page.drift_counts()),
         "problems": problems,
         "subjects": subjects,
-        "claims": {row.id: _row(row) for row in page.rows},
+        "claims": {row.id: _row(row, w) for row in page.rows},
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row, w: Words) -> dict[str, Any]:
     lead, kind = row.lead, row.lead.erratum_kind
     return {
         "section": lead.section,
         "warrant": lead.warrant,
         "says": {"en": lead.says, "id": lead.says_id},
         "erratum": {"kind": kind, "en": lead.erratum, "id": lead.erratum_id} if kind else None,
-        "subjects": {cell.subject: _cell(cell) for _, cell in row.present},
+        "subjects": {cell.subject: _cell(cell, w) for _, cell in row.present},
     }
 
 
-def _cell(claim: Claim) -> dict[str, Any]:
+def _cell(claim: Claim, w: Words) -> dict[str, Any]:
     figure = next(iter(claim.headline_figures), None)
     return {
         "verdict": claim.verdict,
@@ -72,7 +72,7 @@ def _cell(claim: Claim) -> dict[str, Any]:
         "tone": claim.tone,
         "figure": figure and _figure(figure),
         "drift": claim.drift and claim.drift.status,
-        "reason": why_not(claim, Words("en")) if not claim.measured else claim.reason,
+        "reason": why_not(claim, w) if not claim.measured else claim.reason,
     }
 
 
@@ -91,7 +91,7 @@ def plain(value: object) -> Any:
     """Any JSON value as strict JSON that can be written: no NaN, no lone surrogates."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {text(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]

@@ -31,7 +31,7 @@ def with_drift(page: Page, document: object) -> Page:
 
 
 def _cells(raw: object) -> list[tuple[object, object]]:
-    return list(raw.items()) if isinstance(raw, Mapping) else [("", raw)]
+    return list(raw.items()) if isinstance(raw, dict) else [("", raw)]
 
 
 def _lost(claim_id: str, subject: str, mark: Drift) -> Claim:

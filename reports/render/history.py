@@ -8,18 +8,16 @@ memory: each file is read, drawn from and dropped.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from reports.render.model import Nights
 from reports.render.page_model import Page
-from reports.render.reading import finite, mapping, text
+from reports.render.reading import finite, text
 
 SCHEMA = 1
 MOST_NIGHTS = 90  # the latest ones
 DATE = 10  # characters of an ISO time that are its date
-
 
 
 @dataclass
@@ -30,10 +28,14 @@ class _Series:
     verdicts: dict[int, str] = field(default_factory=dict)
     values: dict[int, float] = field(default_factory=dict)
 
-    def add(self, night: int, said: Mapping[str, object], candidates: list[str]) -> None:
+    def add(self, night: int, said: object, candidates: list[str]) -> None:
         """Keep what a night says of the claim; the first candidate that any night has a number of is followed."""
+        if not isinstance(said, dict):
+            return
         self.verdicts[night] = text(said.get("v"))
-        figures = mapping(said.get("f"))
+        figures = said.get("f")
+        if not isinstance(figures, dict):
+            return
         self.figure = self.figure or next((name for name in candidates if _value(figures.get(name)) is not None), "")
         value = _value(figures.get(self.figure))
         if value is not None:
@@ -53,11 +55,12 @@ def with_history(page: Page, folder: Path) -> Page:
             continue
         date, subject, claims = night
         dates[subject].append(date)
-        for claim_id, said in claims.items():
-            key = (text(claim_id), subject)
+        for key in ((claim_id, subject) for claim_id in claims):
             if key in candidates:
-                series.setdefault(key, _Series()).add(len(dates[subject]) - 1, mapping(said), candidates[key])
-    claims_then = tuple(replace(c, nights=_nights(series.get((c.id, c.subject)), dates[c.subject])) for c in page.claims)
+                series.setdefault(key, _Series()).add(len(dates[subject]) - 1, claims[key[0]], candidates[key])
+    claims_then = tuple(
+        replace(c, nights=_nights(series.get((c.id, c.subject)), dates[c.subject])) for c in page.claims
+    )
     told = (("history", str(damaged)),) if damaged else ()
     return replace(page, claims=claims_then, warnings=(*page.warnings, *told))
 
@@ -70,7 +73,7 @@ def _latest(folder: Path) -> list[Path]:
     return [path for paths in by_subject.values() for path in paths[-MOST_NIGHTS:]]
 
 
-def _night(path: Path) -> tuple[str, str, Mapping[str, object]] | None:
+def _night(path: Path) -> tuple[str, str, dict[str, object]] | None:
     """When, on what, and the claims; None for a file that cannot be read as one."""
     try:
         found = json.loads(path.read_bytes())

@@ -34,7 +34,7 @@ def merged_page(document: Mapping[str, object]) -> Page:
 def _subject(key: str, raw: object) -> Subject:
     given = mapping(raw)
     machine = given.get("machine")
-    named = mapping(machine).get("class") if isinstance(machine, Mapping) else machine
+    named = mapping(machine).get("class") if isinstance(machine, dict) else machine
     runs = tuple(dict(mapping(run)) for run in items(given.get("runs")))
     return Subject(key, model(given.get("model")), text(named), runs)
 
@@ -42,7 +42,7 @@ def _subject(key: str, raw: object) -> Subject:
 def _claims(raw: Mapping[str, object]) -> list[Claim]:
     found = []
     for claim_id, cells in raw.items():
-        if not isinstance(cells, Mapping):
+        if not isinstance(cells, dict):
             found.append(claim(str(claim_id), cells))  # no object: a red row
         for key, record in mapping(cells).items():
             found.append(replace(claim(str(claim_id), record), subject=text(key)))
@@ -50,7 +50,7 @@ def _claims(raw: Mapping[str, object]) -> list[Claim]:
 
 
 def _problem(raw: object) -> Problem:
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         return Problem("damaged", "", "", text(raw))
     kind, claim_id, subject, detail = (text(raw.get(key)) for key in ("kind", "id", "subject", "detail"))
     return Problem(kind or "damaged", claim_id, subject, detail)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from reports.render import figures, sentences
 from reports.render.card import card, drift_rows
-from reports.render.model import DRIFT_MARKS, SYMBOLS, Claim, Drift
+from reports.render.model import DRIFT_MARKS, SYMBOLS, Drift
 from reports.render.packs import packed
 from reports.render.page_model import KINDS, Page, Row, letter
-from reports.render.words import LANGUAGES, Words
+from reports.render.words import LANGUAGES, Bilingual, Words
 
 if TYPE_CHECKING:
     import jinja2
@@ -119,7 +119,7 @@ def _vocabulary(page: Page, w: Words) -> dict[str, Any]:
         "elsewhere": lambda claim: sentences.elsewhere(rows[claim.id], page, w),
         "run_facts": partial(sentences.run_facts, w=w),
         "w": w,
-        "other": next(lang for lang in LANGUAGES if lang != w.lang),
+        "other": LANGUAGES[w.lang == LANGUAGES[0]],
         "page": page,
         "symbols": SYMBOLS,
         "drift_marks": DRIFT_MARKS,
@@ -180,30 +180,23 @@ def render_page(page: Page, lang: str, has_record: Callable[[str], bool]) -> str
     bodies = {w.lang: _squeezed(body.render(vocabularies[w.lang])) for w in words}
     script = (TEMPLATES / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    cards = _cards(environment, page, vocabularies, has_record)
     others = {w.lang: {"title": w("ui.title"), "html": bodies[w.lang]} for w in words[1:]}
     shell = {
         "w": words[0],
         "body": Markup(bodies[lang]),  # noqa: S704  # rendered above, escaped there
         "script": Markup(script),  # noqa: S704  # our own file
         "script_hash": f"sha256-{digest}",
-        "packs": Markup(packed([w.lang for w in words], others, cards)),  # noqa: S704  # base64
+        "packs": Markup(packed(list(bodies), others, _cards(environment, page, has_record))),  # noqa: S704  # base64
     }
     return environment.get_template("page.html.j2").render(shell)
 
 
-def _cards(
-    environment: jinja2.Environment,
-    page: Page,
-    vocabularies: Mapping[str, dict[str, Any]],
-    has_record: Callable[[str], bool],
-) -> list[list[list[str]]]:
-    """For each section the cards of its rows, each in every language: side by side, where gzip finds what they share."""
-    template = environment.get_template("card.html.j2")
-    modules = [(told["w"], template.make_module(told)) for told in vocabularies.values()]
-    order = next(iter(vocabularies.values()))["sections"]
-
-    def rendered(row: Row) -> list[str]:
-        return [_squeezed(str(module.whole(card(row, page, has_record, w)))) for w, module in modules]  # type: ignore[attr-defined]
-
-    return [[rendered(row) for row in rows] for _, rows in order]
+def _cards(environment: jinja2.Environment, page: Page, has_record: Callable[[str], bool]) -> list[list[str]]:
+    """For each section the cards of its rows, once and in both languages: most of a card is the same in either."""
+    w = Bilingual()
+    vocabulary = _vocabulary(page, w)
+    module: Any = environment.get_template("card.html.j2").make_module(vocabulary)
+    return [
+        [_squeezed(str(module.whole(card(row, page, has_record, w)))) for row in rows]
+        for _, rows in vocabulary["sections"]
+    ]

@@ -92,7 +92,8 @@ class Page:
 
     def counts(self) -> dict[str, int]:
         """Verdicts per category over all subjects, counted here and not taken over from the file."""
-        return {name: sum(c.category == name for c in self.claims) for name in CATEGORIES}
+        found = Counter(c.category for c in self.claims)
+        return {name: found[name] for name in CATEGORIES}
 
     def drift_counts(self) -> Counter[str]:
         """Verdicts by what drift says of them."""

@@ -15,7 +15,7 @@ from reports.plots import Axis, Curve, Pairs, Plot, Value, middle
 from reports.render import figures
 from reports.render.table_view import TableView, cell_view, table_view
 from reports.render.ticks import Ruler, ruler
-from reports.render.words import Words
+from reports.render.words import Words, spoken
 from reports.tables import Cell, Column, Table
 
 # Paths around the marker's place, in pixels; a shape of lines alone stays a line when it is filled.
@@ -140,8 +140,8 @@ def _from_top(up: Ruler, value: float) -> float:
 
 def _axis(axis: Axis, along: Ruler, w: Words, width: float = NARROW) -> AxisView:
     """The axis in words; `width` is what its labels have on a narrow screen."""
-    labels = [figures.number(tick, w.lang) for tick in along.ticks]
-    room = math.ceil(GLYPH * max(map(len, labels), default=0))
+    labels = [figures.number(tick, w) for tick in along.ticks]
+    room = math.ceil(GLYPH * max((len(spoken(label, "en")) for label in labels), default=0))
     crowded = (len(labels) - 1) * room > width
     places = map(along.share, along.ticks)
     ticks = [Tick(at, labels[i], crowded and i % 2 == 1) for i, at in enumerate(places)]
@@ -163,7 +163,7 @@ def _says(plot: Plot, w: Words) -> str:
 
 
 def _range(values: list[int | float], w: Words) -> str:
-    ends = [figures.number(end, w.lang) for end in (min(values), max(values))]
+    ends = [figures.number(end, w) for end in (min(values), max(values))]
     return ends[0] if ends[0] == ends[1] else w("plot.range", low=ends[0], high=ends[1])
 
 
@@ -202,4 +202,5 @@ def _cell(y: Value | None, w: Words) -> Cell:
 
 
 def _in(w: Words, given: str, indonesian: str) -> tuple[str, bool]:
-    return (indonesian or given, bool(indonesian)) if w.lang == "id" else (given, True)
+    """The words to show, and whether they are in the language of the page."""
+    return w.pick(given, indonesian), w.translates(indonesian)

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from reports.plots import Axis, Curve, Plot, PlotError, plot_from_json
 from reports.render.model import MISSING, OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, Note, Published
@@ -13,8 +14,11 @@ from reports.render.page_model import ModelFacts, Page, Subject
 from reports.tables import Cell, Column, Table, TableError, table_from_json
 from reports.verdict import Outcome, Verdict, outcome_of
 
-# Control characters and bidirectional overrides can make a line read differently from what it says.
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters and bidirectional overrides can make a line read differently from what it says; the last four are
+# how `words.Bilingual` marks a text in two languages.
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ue000-\ue003]"
+)
 _TEXT_FIELDS = ("says", "says_id", "where", "warrant", "reason", "error", "erratum", "erratum_id", "condition", "test")
 
 
@@ -25,7 +29,7 @@ def text(value: object) -> str:
 
 def mapping(value: object) -> Mapping[str, object]:
     """The value if it is an object, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def items(value: object) -> list[object]:
@@ -37,7 +41,7 @@ def _not_finite(value: object, path: str) -> Iterator[Note]:
     """Where NaN or an infinity hides in a JSON value."""
     if isinstance(value, float) and not math.isfinite(value):
         yield "not_finite", text(path)
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for key, part in value.items():
             yield from _not_finite(part, f"{path}.{key}")
     elif isinstance(value, list | tuple):
@@ -57,7 +61,7 @@ def finite(value: object) -> float | None:
 
 
 def _published(raw: object) -> Published | None:
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         return None
     ends = [finite(end) for end in items(raw.get("interval"))[:2]] + [None, None]
     value, unit, origin, why = (text(raw.get(k)) for k in ("value", "unit", "origin", "why"))
@@ -82,8 +86,8 @@ def _aspect(name: str, raw: Mapping[str, object]) -> Aspect:
 
 def _aspects(raw: object) -> tuple[list[Aspect], list[Note]]:
     """The aspects that can be read, and a defect for each that cannot."""
-    entries = raw if isinstance(raw, Mapping) else {} if raw is None else {"aspects": raw}
-    good = {name: part for name, part in entries.items() if isinstance(part, Mapping)}
+    entries = raw if isinstance(raw, dict) else {} if raw is None else {"aspects": raw}
+    good = {name: part for name, part in entries.items() if isinstance(part, dict)}
     aspects = [_aspect(str(name), part) for name, part in good.items()]
     bad = [name for name in entries if name not in good]
     bad += [a.name for a in aspects if not {a.verdict, a.on_record} <= {None, *VERDICTS}]
@@ -157,7 +161,7 @@ def claim(claim_id: str, raw: object) -> Claim:
     """One entry of `claims`, or one record, with its defects."""
     claim_id = text(claim_id)
     section = claim_id.partition(".")[0]
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         return Claim(claim_id, section, defects=(("not_an_object", type(raw).__name__),))
     aspects, defects = _aspects(raw.get("aspects"))
     tables, damaged = _tables(raw.get("tables"))
@@ -169,7 +173,7 @@ def claim(claim_id: str, raw: object) -> Claim:
     defects += [
         ("field", k) for k in ("notes", "needs", "tables", "plots") if not isinstance(raw.get(k, []), list | tuple)
     ]
-    fields = {k: text(raw.get(k)) for k in _TEXT_FIELDS}
+    fields: dict[str, Any] = {k: text(raw.get(k)) for k in _TEXT_FIELDS}
     return Claim(
         id=claim_id,
         section=text(raw.get("section")) or section,
@@ -192,7 +196,7 @@ def claim(claim_id: str, raw: object) -> Claim:
 
 def model(raw: object) -> ModelFacts | None:
     """The model that a run describes."""
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         return None
     name, digest, dtype, device, note, slug = (
         text(raw.get(k)) for k in ("name", "digest", "dtype", "device", "note", "slug")

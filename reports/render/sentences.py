@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from itertools import pairwise
 
 from reports.render import figures
 from reports.render.model import Aspect, Claim
@@ -16,12 +17,12 @@ _WEIGHTS = {"model", "shape", "trained", "chapter"}
 
 def says(claim: Claim, w: Words) -> str:
     """Our paraphrase in the reader's language, in the other one where it is missing."""
-    return (claim.says_id or claim.says) if w.lang == "id" else (claim.says or claim.says_id)
+    return w.pick(claim.says, claim.says_id)
 
 
 def erratum(claim: Claim, w: Words) -> str:
     """What to write instead, in the reader's language where there is a translation."""
-    return (claim.erratum_id or claim.erratum) if w.lang == "id" else (claim.erratum or claim.erratum_id)
+    return w.pick(claim.erratum, claim.erratum_id)
 
 
 def model_line(model: ModelFacts | None, complete: bool, w: Words) -> str:
@@ -30,7 +31,7 @@ def model_line(model: ModelFacts | None, complete: bool, w: Words) -> str:
         return w("ui.no_model" if complete else "ui.model_unknown")
     whose = "own_weights" if model.is_chapter else "other_weights" if model.trained else "random_weights"
     size = finite(model.parameters)
-    parts = [model.name, w("ui.parameters", n=figures.number(int(size), w.lang)) if size else ""]
+    parts = [model.name, w("ui.parameters", n=figures.number(int(size), w)) if size else ""]
     return ", ".join(filter(None, [*parts, model.dtype, model.device, w(f"ui.{whose}")]))
 
 
@@ -43,9 +44,9 @@ def subject_name(subject: Subject, w: Words) -> str:
 def measured_on(claim: Claim, page: Page, w: Words) -> str:
     """On what a statement was settled: a model, and for what is timed a machine, or none at all."""
     subject = page.subject_of(claim)
+    if not set(claim.needs) - {"lit"}:
+        return w("ui.no_model_needed")
     timed = [subject.machine] if claim.warrant == "timed" and subject.machine else []
-    if not _WEIGHTS & set(claim.needs):
-        return ", ".join([w("ui.no_model_needed"), *timed])
     return ", ".join([model_line(subject.model, page.complete, w), *timed])
 
 
@@ -142,8 +143,9 @@ def reproduce(claim: Claim, page: Page) -> str:
 def _asked_model(run: dict[str, object]) -> str:
     """What the run's command gave as --model."""
     words = command_line(run.get("command")).split()
-    pairs = [word.removeprefix("--model=") for word in words if word.startswith("--model=")]
-    return next(iter([*pairs, *(after for word, after in zip(words, words[1:], strict=False) if word == "--model")]), "")
+    given = [word.removeprefix("--model=") for word in words if word.startswith("--model=")]
+    given += [after for word, after in pairwise(words) if word == "--model"]
+    return next(iter(given), "")
 
 
 def run_facts(subject: Subject, run: dict[str, object], w: Words) -> list[tuple[str, str]]:
@@ -155,7 +157,7 @@ def run_facts(subject: Subject, run: dict[str, object], w: Words) -> list[tuple[
     seconds = finite(run.get("seconds"))
     rows = [
         ("started", text(run.get("started"))),
-        ("duration", f"{figures.number(round(seconds, 1), w.lang)} s" if seconds is not None else ""),
+        ("duration", f"{figures.number(round(seconds, 1), w)} s" if seconds is not None else ""),
         ("commit", commit),
         ("versions", ", ".join(versions)),
         ("platform", subject.machine or text(run.get("platform"))),

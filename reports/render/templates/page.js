@@ -27,13 +27,35 @@
     try { history.replaceState(null, "", told.size ? `#${told}` : location.pathname + location.search); } catch { /* not kept */ }
   };
 
+  // A card holds both languages, as words.py marks them.
+  const swap = { ".": ",", ",": "." };
+  const spoken = (html) => html
+    .replace(/\ue000([^\ue000]*?)\ue001([^\ue000]*?)\ue002/gs, lang === "id" ? "$2" : "$1")
+    .replace(/\ue003(-?[\d.,]+)/g, (_, number) => (lang === "id" ? number.replace(/[.,]/g, (mark) => swap[mark]) : number));
+
+  // A letter for each night, "a" the lowest; "-" is a gap. See sparkline.py.
+  const draw = (svg) => {
+    const course = [...svg.dataset.course], x = (night) => 3 + (174 * night) / Math.max(course.length - 1, 1);
+    const add = (d, name) => {
+      const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      path.setAttribute("d", d);
+      path.setAttribute("class", name);
+      svg.append(path);
+    };
+    for (const night of svg.dataset.changes.split(" ").filter(Boolean)) add(`M${x(+night)} 0V28`, "change");
+    const y = (letter) => 25 - (letter.charCodeAt(0) - 97);
+    const points = course.map((letter, night) => (letter === "-" ? "" : `${course[night - 1] ?? "-"}` === "-" ? `M${x(night)} ${y(letter)}h0.01` : `L${x(night)} ${y(letter)}`));
+    add(points.join(""), "line");
+  };
+
   const fill = (row) => {
-    const body = row.element.querySelector(".body"), place = packs.langs.indexOf(lang);
+    const body = row.element.querySelector(".body");
     const put = (found) => {
       if (body.dataset.lang === lang || !row.element.isConnected) return;
-      body.innerHTML = found[row.place][place];
+      body.innerHTML = spoken(found[row.place]);
       body.dataset.lang = lang;
       for (const wide of all(".wide", body)) hint(wide);
+      for (const svg of all("[data-course]", body)) draw(svg);
     };
     const found = cards[row.section];
     return Array.isArray(found) ? put(found) : load(row.section).then(put).catch(() => { body.textContent = at("shown").dataset.old; });
