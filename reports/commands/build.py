@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,24 @@ def register(commands: Commands[Any]) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Render a folder; findings are what the page's own headline calls red."""
-    from reports.render import write_all
-    from reports.render.load import EvidenceError, load_page
+    from reports.render.load import EvidenceError
 
+    collecting = gc.isenabled()
+    gc.disable()  # evidence has no cycles, and walking over all of it again and again takes a fifth of the time
     try:
-        page = load_page(given.evidence, given.drift, given.history)
-        paths = write_all(page, given.out or given.evidence, given.lang)
+        return _build(given)
     except (EvidenceError, OSError) as failed:
         return refuse(failed)
-    for path in paths:
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _build(given: argparse.Namespace) -> int:
+    from reports.render import write_all
+    from reports.render.load import load_page
+
+    page = load_page(given.evidence, given.drift, given.history)
+    for path in write_all(page, given.out or given.evidence, given.lang):
         say(str(path))
     return FINDINGS if page.has_findings else OK

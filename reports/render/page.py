@@ -19,7 +19,7 @@ from reports.render.card import card, drift_rows
 from reports.render.model import DRIFT_MARKS, SYMBOLS, Drift
 from reports.render.packs import packed
 from reports.render.page_model import KINDS, Page, Row, letter
-from reports.render.words import LANGUAGES, Bilingual, Words
+from reports.render.words import LANGUAGES, NUMBER, OPEN, Bilingual, Words, both, spoken
 
 if TYPE_CHECKING:
     import jinja2
@@ -56,7 +56,9 @@ def token(given: str) -> str:
 
 
 def clip(given: str) -> str:
-    """The beginning of a text that may be of any length."""
+    """The beginning of a text that may be of any length, and may be in both languages."""
+    if len(given) > CLIP and (OPEN in given or NUMBER in given):
+        return both(*(clip(spoken(given, lang)) for lang in LANGUAGES))
     return given if len(given) <= CLIP else given[: CLIP - 1] + "…"
 
 
@@ -83,7 +85,7 @@ def choices(page: Page, of: Callable[[Row], list[str]], names: Mapping[str, str]
 
 def _selects(page: Page, w: Words) -> list[tuple[str, str, list[Choice]]]:
     verdicts = {key: w.name("verdict", key) for key in SYMBOLS} | {k: w.name("outcome", k) for k in ("changed", "new")}
-    warrants = {key: w("warrant." + key).partition(":")[0] for key in w.keys("warrant")}
+    warrants = {key: w("warrant_short." + key) for key in w.keys("warrant_short")}
     drift = {key: w("drift." + key) for key in w.keys("drift")}
     sections = [
         (str(place), w.name("section", name), len(rows))
@@ -119,7 +121,6 @@ def _vocabulary(page: Page, w: Words) -> dict[str, Any]:
         "elsewhere": lambda claim: sentences.elsewhere(rows[claim.id], page, w),
         "run_facts": partial(sentences.run_facts, w=w),
         "w": w,
-        "other": LANGUAGES[w.lang == LANGUAGES[0]],
         "page": page,
         "symbols": SYMBOLS,
         "drift_marks": DRIFT_MARKS,
@@ -173,29 +174,29 @@ def render_page(page: Page, lang: str, has_record: Callable[[str], bool]) -> str
     """The whole page as text, opening in `lang`; `has_record` tells whose evidence lies beside it."""
     from markupsafe import Markup
 
-    environment = _environment()
-    words = [Words(lang), *(Words(other) for other in LANGUAGES if other != lang)]
-    vocabularies = {w.lang: _vocabulary(page, w) for w in words}
-    body = environment.get_template("body.html.j2")
-    bodies = {w.lang: _squeezed(body.render(vocabularies[w.lang])) for w in words}
+    environment, w = _environment(), Bilingual()
+    vocabulary = _vocabulary(page, w)
+    body = _squeezed(environment.get_template("body.html.j2").render(vocabulary))
+    langs = [lang, *(other for other in LANGUAGES if other != lang)]
+    others = {other: {"title": Words(other)("ui.title"), "html": spoken(body, other)} for other in langs[1:]}
     script = (TEMPLATES / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    others = {w.lang: {"title": w("ui.title"), "html": bodies[w.lang]} for w in words[1:]}
     shell = {
-        "w": words[0],
-        "body": Markup(bodies[lang]),  # noqa: S704  # rendered above, escaped there
+        "w": Words(lang),
+        "body": Markup(spoken(body, lang)),  # noqa: S704  # rendered above, escaped there
         "script": Markup(script),  # noqa: S704  # our own file
         "script_hash": f"sha256-{digest}",
-        "packs": Markup(packed(list(bodies), others, _cards(environment, page, has_record))),  # noqa: S704  # base64
+        "packs": Markup(packed(langs, others, _cards(environment, vocabulary, has_record))),  # noqa: S704  # base64
     }
     return environment.get_template("page.html.j2").render(shell)
 
 
-def _cards(environment: jinja2.Environment, page: Page, has_record: Callable[[str], bool]) -> list[list[str]]:
-    """For each section the cards of its rows, once and in both languages: most of a card is the same in either."""
-    w = Bilingual()
-    vocabulary = _vocabulary(page, w)
-    module: Any = environment.get_template("card.html.j2").make_module(vocabulary)
+def _cards(
+    environment: jinja2.Environment, vocabulary: Mapping[str, Any], has_record: Callable[[str], bool]
+) -> list[list[str]]:
+    """For each section the cards of its rows, in both languages: most of a card is the same in either."""
+    module: Any = environment.get_template("card.html.j2").make_module(dict(vocabulary))
+    page, w = vocabulary["page"], vocabulary["w"]
     return [
         [_squeezed(str(module.whole(card(row, page, has_record, w)))) for row in rows]
         for _, rows in vocabulary["sections"]

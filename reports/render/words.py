@@ -73,17 +73,17 @@ class Bilingual(Words):
     def __call__(self, path: str, **values: object) -> str:
         """The text in both languages."""
         if not values:
-            return self._fixed.get(path) or self._fixed.setdefault(path, _both(*(w(path) for w in self._each)))
-        return _both(*(w(path, **{k: _said(v, w.lang) for k, v in values.items()}) for w in self._each))
+            return self._fixed.get(path) or self._fixed.setdefault(path, both(*(w(path) for w in self._each)))
+        return both(*(w(path, **{k: _said(v, w.lang) for k, v in values.items()}) for w in self._each))
 
     def name(self, group: str, key: str) -> str:
         """The word in both languages."""
         entry = self._table[group].get(key)
-        return _both(entry["en"], entry["id"]) if entry else key
+        return both(entry["en"], entry["id"]) if entry else key
 
     def pick(self, english: str, indonesian: str) -> str:
         """Both texts."""
-        return _both(*(w.pick(english, indonesian) for w in self._each))
+        return both(*(w.pick(english, indonesian) for w in self._each))
 
     def digits(self, english: str) -> str:
         """The number, marked where the languages write it differently."""
@@ -100,5 +100,6 @@ def _said(value: object, lang: str) -> object:
     return spoken(value, lang) if isinstance(value, str) else value
 
 
-def _both(english: str, indonesian: str) -> str:
+def both(english: str, indonesian: str) -> str:
+    """A text in both languages; one that they share stays as it is."""
     return english if english == indonesian else f"{OPEN}{english}{BETWEEN}{indonesian}{CLOSE}"

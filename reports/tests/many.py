@@ -165,5 +165,5 @@ def _night(record: Raw, noise: random.Random) -> Raw:
             figures[name] = [round(value, 6), round(value * 0.95, 6), round(value * 1.06, 6)]
         elif not isinstance(found, dict):
             figures[name] = [found, None, None]
-    verdict = "UNRESOLVED" if noise.random() < 0.01 else record["verdict"]
+    verdict = "UNRESOLVED" if noise.random() < 0.003 else record["verdict"]
     return {"v": verdict, "o": record["outcome"], "d": "steady", "f": figures}
