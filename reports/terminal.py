@@ -116,7 +116,7 @@ def _not_measured(page: Page) -> Iterator[Line]:
 def _pending(page: Page, w: Words) -> Iterator[Line]:
     count = page.counts()["pending"]
     if count:
-        yield f"pending: {w('ui.statements_n', n=count)} without a test yet", PLAIN
+        yield f"pending: {w('ui.pending_n', n=count)}", PLAIN
 
 
 def _figures(claim: Claim, w: Words, markup: Markup) -> Iterator[Line]:

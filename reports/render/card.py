@@ -108,12 +108,16 @@ def _grouped(pairs: Iterable[tuple[str, T]]) -> list[tuple[str, T]]:
     """Equal values once, under the letters of all that have them."""
     groups: list[tuple[list[str], T]] = []
     for who, value in pairs:
-        found = next((letters for letters, known in groups if known == value), None)
+        found = next((letters for letters, known in groups if _same(known, value)), None)
         if found is None:
             groups.append(([who], value))
         else:
             found.append(who)
     return [(" ".join(letters), value) for letters, value in groups]
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other or one == other  # a NaN is not equal to itself
 
 
 def _figure(name: str, cells: Cells, w: Words) -> FigureRow:
@@ -124,7 +128,7 @@ def _figure(name: str, cells: Cells, w: Words) -> FigureRow:
     bears = w.name("bears", first.bears) if first.bears else ""
     interval, why = figures.interval(line, w), line.why if line else ""
     values = _grouped((who, a.measured) for who, a in found)
-    by_letters = [(letters, next(a for _, a in found if a.measured == value)) for letters, value in values]
+    by_letters = [(letters, next(a for _, a in found if _same(a.measured, value))) for letters, value in values]
     cases = _cases(by_letters, w)
     readings = [_reading(letters, aspect, cases is not None, w) for letters, aspect in by_letters]
     judged = [Judged(who, *said) for who, said in _grouped((who, (a.category, a.reason)) for who, a in found)]

@@ -56,8 +56,8 @@ def _claim(statement: Statement) -> Claim | None:
 def _aspect(figure: Figure, slug: str, device: str) -> Aspect:
     verdict = figure.record_for(slug, device or None)
     line = figure.interval()
-    ends = (float(line.low), float(line.high)) if line else (None, None)
-    stated = Published(figure.value, figure.unit, *ends, figure.origin, figure.why) if figure.value else None
+    low, high = (float(line.low), float(line.high)) if line else (None, None)
+    stated = Published(figure.value, figure.unit, low, high, figure.origin, figure.why) if figure.value else None
     said = verdict and verdict.value
     return Aspect(figure.name, said, figure.bears, figure.relation, None, stated, "", figure.unit, said)
 
