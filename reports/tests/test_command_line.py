@@ -13,7 +13,6 @@ from reports.records import SCHEMA as WRITTEN_SCHEMA
 from reports.render import load
 from reports.tests.samples import MODEL, Elements, entry, everything, refuted, summary
 
-
 WRITTEN = ("report.html", "report.md", "summary.md", "claims.json", "junit.xml", "badge.svg")
 
 

@@ -37,7 +37,7 @@
   const draw = (svg) => {
     const course = [...svg.dataset.course], x = (night) => 3 + (174 * night) / Math.max(course.length - 1, 1);
     const add = (d, name) => {
-      const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      const path = document.createElementNS(svg.namespaceURI, "path");
       path.setAttribute("d", d);
       path.setAttribute("class", name);
       svg.append(path);
