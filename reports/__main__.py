@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from reports.commands import accept, build, compare, history, merge, numerals
+from reports.commands import accept, build, compare, errata, history, merge, nightly, numerals
 
-COMMANDS = (build, merge, compare, accept, history, numerals)
+COMMANDS = (build, errata, merge, compare, accept, history, nightly, numerals)
 
 
 def _parser() -> argparse.ArgumentParser:

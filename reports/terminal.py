@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 
 from reports.render import sentences
-from reports.render.model import STANDINGS, Claim, Page
+from reports.render.model import STANDINGS, Claim
+from reports.render.page_model import Page
 from reports.render.reading import page as read_page
 from reports.render.words import Words
 
@@ -21,8 +23,13 @@ NARROWEST = 20  # below this a terminal width is not one (0 in some pipes)
 MOST_REASONS = 8
 
 
-def summary_lines(summary: Mapping[str, object], width: int) -> list[Line]:
-    """What a run found, one (line, pytest markup) after the other, none wider than `width` columns."""
+def line_width(is_terminal: bool) -> int | None:
+    """The columns that a line may have; None, no limit, where the output goes to a file or another program."""
+    return shutil.get_terminal_size().columns if is_terminal else None
+
+
+def summary_lines(summary: Mapping[str, object], width: int | None) -> list[Line]:
+    """What a run found, one (line, pytest markup) after the other, none wider than `width` columns if there is one."""
     page, w = read_page(summary), Words("en")
     lines = [
         _counts(page, w),
@@ -33,21 +40,23 @@ def summary_lines(summary: Mapping[str, object], width: int) -> list[Line]:
         *_unresolved(page, w),
         *_new(page, w),
         *_not_measured(page),
-        *_pending(page),
+        *_pending(page, w),
     ]
-    return [(_cut(line, max(width, NARROWEST)), dict(markup)) for line, markup in lines]
+    return [(_cut(line, width), dict(markup)) for line, markup in lines]
 
 
-def _cut(line: str, width: int) -> str:
+def _cut(line: str, width: int | None) -> str:
     flat = " ".join(line.split())
     indented = line[: len(line) - len(line.lstrip(" "))] + flat
-    return indented if len(indented) <= width else indented[: width - 1] + "…"
+    if width is None or len(indented) <= max(width, NARROWEST):
+        return indented
+    return indented[: max(width, NARROWEST) - 1] + "…"
 
 
 def _counts(page: Page, w: Words) -> Line:
     told = [f"{n} {w.name('verdict', key)}" for key, n in page.counts().items() if n]
     tone = {"bad": RED, "warn": YELLOW, "good": {"green": True, "bold": True}}.get(page.headline()[1], BOLD)
-    return f"{len(page.claims)} statements: {', '.join(told) or 'none'}", tone
+    return f"{w('ui.statements_n', n=len(page.claims))}: {', '.join(told) or 'none'}", tone
 
 
 def _warnings(page: Page, w: Words) -> Iterator[Line]:
@@ -104,10 +113,10 @@ def _not_measured(page: Page) -> Iterator[Line]:
         yield f"  and {len(reasons) - MOST_REASONS} other reasons", PLAIN
 
 
-def _pending(page: Page) -> Iterator[Line]:
+def _pending(page: Page, w: Words) -> Iterator[Line]:
     count = page.counts()["pending"]
     if count:
-        yield f"pending: {count} statements have no test yet", PLAIN
+        yield f"pending: {w('ui.pending_n', n=count)}", PLAIN
 
 
 def _figures(claim: Claim, w: Words, markup: Markup) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""Evidence → pages. `write_pages` is what a run calls when it ends; `python -m reports build` does it afterwards."""
+"""Evidence → pages. `write_pages` is what a run calls when it ends; `python -m reports build` does more, afterwards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from reports.render.model import Note, Page
+from reports.render.model import Note
+from reports.render.page_model import Page
 from reports.render.reading import page as read_page
 from reports.render.words import Words
 
@@ -31,12 +32,33 @@ def write_rendered(page: Page, out: Path, lang: str) -> list[Path]:
     from reports.render.markdown import render_markdown
     from reports.render.page import render_page
 
+    def has_record(claim_id: str) -> bool:
+        return (out / "records" / f"{claim_id}.json").is_file()
+
     w = Words(lang)
     out.mkdir(parents=True, exist_ok=True)
     html, markdown = out / "report.html", out / "report.md"
-    _write(html, render_page(page, w))
+    _write(html, render_page(page, lang, has_record))
     _write(markdown, render_markdown(page, w))
     return [html, markdown]
+
+
+def write_all(page: Page, out: Path, lang: str) -> list[Path]:
+    """The two pages, and for machines and job summaries: summary.md, claims.json, junit.xml, badge.svg; their paths."""
+    from reports.evidence import write_json
+    from reports.render.badge import render_badge
+    from reports.render.claims_json import claims_document
+    from reports.render.job_summary import render_job_summary
+    from reports.render.junit import render_junit
+
+    paths = write_rendered(page, out, lang)
+    w = Words(lang)
+    summary, claims, junit, badge = (out / name for name in ("summary.md", "claims.json", "junit.xml", "badge.svg"))
+    _write(summary, render_job_summary(page, w))
+    write_json(claims, claims_document(page))
+    _write(junit, render_junit(page, w))
+    _write(badge, render_badge(page, w))
+    return [*paths, summary, claims, junit, badge]
 
 
 def _write(path: Path, content: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
@@ -14,11 +15,12 @@ from reports.render.words import Words
 DIGITS = 6  # two more than the chapter ever prints after its leading zeros
 MAX_DIGITS = 17  # a float64 has no more
 ENDS = 12  # half a unit of the longest printed figure, 3,624,960 byte, and room to spare
+WIDTH_DIGITS = 3  # of an interval's width: one more than in a table, since these are held against a line
 SHORT, LONG = 3, 24  # how many cases or values a cell, and a table, shows
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_SWAP = str.maketrans(",.", ".,")
-BAR_WIDTH, BAR_PAD, BAR_MIN = 160.0, 12.0, 2.0  # pixels
+BAR_WIDTH, BAR_PAD, BAR_MIN = 160, 12, 2  # pixels, whole ones: a tenth is not seen
 _BELOW, _ABOVE = ("less", "at_most"), ("greater", "at_least")  # the allowed side has no other end
+_PRINTED = re.compile(r"-?[\d.,]+")
 LOG_FROM = 30.0  # a range wider than this factor is drawn on a log scale
 
 
@@ -40,20 +42,19 @@ def _power(value: float, digits: int) -> str:
     return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
 
 
-def number(value: float, lang: str, digits: int = DIGITS) -> str:
-    """A number in the notation of the language: 3,624,960.5 in English is 3.624.960,5 in Indonesian."""
-    english = _english(value, digits) if abs(value) < 1e300 or not math.isfinite(value) else str(value)
-    return english.translate(_SWAP) if lang == "id" else english
+def number(value: float, w: Words, digits: int = DIGITS) -> str:
+    """A number in the notation of the language."""
+    return w.digits(_english(value, digits) if abs(value) < 1e300 or not math.isfinite(value) else str(value))
 
 
-def printed(digits: str, lang: str) -> str:
+def printed(digits: str, w: Words) -> str:
     """A printed figure (English notation in the ledger) in the notation of the language."""
-    return digits.translate(_SWAP) if lang == "id" and finite(digits.replace(",", "")) is not None else digits
+    return w.digits(digits) if _PRINTED.fullmatch(digits) and finite(digits.replace(",", "")) is not None else digits
 
 
-def is_estimate(value: object) -> TypeGuard[Mapping[str, object]]:
+def is_estimate(value: object) -> TypeGuard[dict[str, object]]:
     """Whether a measured value is an estimate with an interval and not a table of cases."""
-    return isinstance(value, Mapping) and {"value", "low", "high"} <= value.keys()
+    return isinstance(value, dict) and {"value", "low", "high"} <= value.keys()
 
 
 def digits_apart(value: float, ends: tuple[float | None, float | None]) -> int:
@@ -65,16 +66,35 @@ def digits_apart(value: float, ends: tuple[float | None, float | None]) -> int:
     return digits
 
 
-def short(value: object, w: Words, digits: int = DIGITS) -> str:
+def short(value: object, w: Words, digits: int = DIGITS, most: int = SHORT) -> str:
     """Any measured value on one line."""
     if is_estimate(value):
-        middle, low, high = (short(value[k], w, digits) for k in ("value", "low", "high"))
+        middle, low, high = (short(end, w, digits) for end in _rounded_ends(value))
         return f"{middle} {between(low, high)}"
-    if isinstance(value, Mapping):
-        return _several([f"{text(k)}: {short(v, w, digits)}" for k, v in value.items()], w)
+    if isinstance(value, dict):
+        return _several([f"{text(k)}: {short(v, w, digits)}" for k, v in value.items()], w, most)
     if isinstance(value, list | tuple):
-        return _several([short(v, w, digits) for v in value], w)
+        return _several([short(v, w, digits) for v in value], w, most)
     return _scalar(value, w, digits)
+
+
+def _rounded_ends(estimate: Mapping[str, object]) -> list[object]:
+    """Value, low and high to the digits that the interval's width leaves meaningful."""
+    ends: list[object] = [estimate[k] for k in ("value", "low", "high")]
+    low, high = (finite(end) for end in ends[1:])
+    if low is None or high is None or low >= high:
+        return ends
+    return [rounded(end, high - low, WIDTH_DIGITS) if isinstance(end, float) else end for end in ends]
+
+
+def rounded(number: float, width: float, digits: int) -> float:
+    """A number to so many digits of the width of its interval: a further one would be noise."""
+    if not (math.isfinite(width) and math.isfinite(number)):
+        return number
+    try:
+        return round(number, digits - 1 - math.floor(math.log10(width))) + 0.0  # no minus zero
+    except OverflowError:  # next to the largest float there is nothing to round up to
+        return number
 
 
 def between(low: str, high: str) -> str:
@@ -86,39 +106,40 @@ def _scalar(value: object, w: Words, digits: int) -> str:
     if isinstance(value, bool):
         return w("ui.yes" if value else "ui.no")
     if isinstance(value, int | float):
-        return number(value, w.lang, digits)
+        return number(value, w, digits)
     return "—" if value is None else text(value)
 
 
-def _several(parts: list[str], w: Words, most: int = SHORT) -> str:
+def _several(parts: list[str], w: Words, most: int) -> str:
+    """The parts on one line, `most` of them; a single one more takes no more room than saying so."""
     rest = len(parts) - most
-    return "; ".join(parts) if rest <= 0 else "; ".join([*parts[:most], "… " + w("ui.more", n=rest)])
+    return "; ".join(parts) if rest <= 1 else "; ".join([*parts[:most], "… " + w("ui.more", n=rest)])
 
 
-def measured(aspect: Aspect, w: Words) -> str:
-    """The measured value of an aspect on one line, with enough digits to be told from the published interval."""
+def measured(aspect: Aspect, w: Words, most: int = SHORT) -> str:
+    """The measured value on one line, of cases the first ones; digits enough to be told from the published interval."""
     digits, value, line = DIGITS, aspect.measured, aspect.published
     if line and isinstance(value, int | float) and math.isfinite(value):
         digits = digits_apart(value, (line.low, line.high))
-    return " ".join(filter(None, [short(value, w, digits), unit(aspect.unit)]))
+    return " ".join(filter(None, [short(value, w, digits, most), unit(aspect.unit, w)]))
 
 
 def cases(aspect: Aspect, w: Words) -> list[tuple[str, str]]:
     """A measured mapping or sequence as rows (case, value), at most LONG of them; scalars have none."""
     value = aspect.measured
-    if isinstance(value, Mapping) and not is_estimate(value):
+    if isinstance(value, dict) and not is_estimate(value):
         rows = [(text(k), short(v, w)) for k, v in value.items()]
     elif isinstance(value, list | tuple):
         rows = [(str(i), short(v, w)) for i, v in enumerate(value)]
     else:
         return []
     rest = len(rows) - LONG
-    return rows[:LONG] + ([("…", w("ui.more", n=rest))] if rest > 0 else [])
+    return rows[:LONG] + ([("…", w("ui.more", n=rest))] if rest > 1 else rows[LONG:])
 
 
-def unit(given: str) -> str:
-    """The unit to print; "1" is how the ledger writes a pure number."""
-    return "" if given == "1" else given
+def unit(given: str, w: Words) -> str:
+    """The unit to print, translated where it is a word; "1" is how the ledger writes a pure number."""
+    return "" if given == "1" else w.name("unit", given)
 
 
 def published(aspect: Aspect, w: Words) -> str:
@@ -127,7 +148,7 @@ def published(aspect: Aspect, w: Words) -> str:
     if line is None and aspect.relation in ("", "equal"):
         return "—"
     parts = [w.name("relation", aspect.relation)]
-    parts += [printed(line.value, w.lang), unit(line.unit)] if line else []
+    parts += [printed(line.value, w), unit(line.unit, w)] if line else []
     return " ".join(filter(None, parts)) or "—"
 
 
@@ -135,7 +156,7 @@ def interval(line: Published | None, w: Words) -> str:
     """The interval a published figure stands for; nothing for a line without width, or without ends."""
     if line is None or line.low == line.high:
         return ""
-    low, high = ("…" if end is None else number(end, w.lang, ENDS) for end in (line.low, line.high))
+    low, high = ("…" if end is None else number(end, w, ENDS) for end in (line.low, line.high))
     return f"[{low} – {high}]"
 
 
@@ -143,11 +164,11 @@ def interval(line: Published | None, w: Words) -> str:
 class Bar:
     """Pixel positions of a published band and a measured mark in a box BAR_WIDTH wide."""
 
-    band_x: float
-    band_width: float
-    mark_x: float
-    low_x: float
-    high_x: float
+    band_x: int
+    band_width: int
+    mark_x: int
+    low_x: int
+    high_x: int
     log: bool
 
 
@@ -163,7 +184,7 @@ def bar(aspect: Aspect) -> Bar | None:
         return None
     log = min(points) > 0 and max(points) / min(points) > LOG_FROM
     axis = _Axis(min(points), max(points), log)
-    left = 0.0 if line.low is None or aspect.relation in _BELOW else axis.x(line.low)
+    left = 0 if line.low is None or aspect.relation in _BELOW else axis.x(line.low)
     right = BAR_WIDTH if line.high is None or aspect.relation in _ABOVE else axis.x(line.high)
     return Bar(left, max(right - left, BAR_MIN), axis.x(mark), axis.x(low), axis.x(high), log)
 
@@ -174,7 +195,8 @@ class _Axis:
     high: float
     log: bool
 
-    def x(self, value: float) -> float:
-        low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, value))
+    def x(self, value: float) -> int:
+        # Halves, so that the widest range does not overflow.
+        low, high, at = (math.log(v) if self.log else v / 2 for v in (self.low, self.high, value))
         share = (at - low) / (high - low) if high > low else 0.5
-        return round(BAR_PAD + share * (BAR_WIDTH - 2 * BAR_PAD), 1)
+        return round(BAR_PAD + share * (BAR_WIDTH - 2 * BAR_PAD))

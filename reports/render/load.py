@@ -1,4 +1,4 @@
-"""An evidence folder as one summary: `summary.json`, or the records alone where a run was killed before writing it."""
+"""A folder as a page: a merged one, a run's `summary.json`, or the records alone where a run was killed before it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from reports.render.drift_marks import with_drift
+from reports.render.history import with_history
+from reports.render.merged import merged_page
 from reports.render.model import Note
+from reports.render.page_model import Page
+from reports.render.reading import page
 
 SCHEMA = 1
 
@@ -52,13 +57,24 @@ def _records(folder: Path) -> dict[str, object]:
     return claims
 
 
+def _plan(folder: Path) -> dict[str, object]:
+    """What a killed run had been about to test, and where; older evidence has no such file."""
+    try:
+        found = _parse(folder / "collected.json")
+    except ValueError:
+        return {}
+    run = found.get("run") if isinstance(found, dict) else None
+    facts = run if isinstance(run, dict) else {}
+    return facts | {"collected": found.get("collected") if isinstance(found, dict) else None}
+
+
 def _from_records(folder: Path, why: str, detail: str) -> Evidence:
     claims = _records(folder)
     if not claims:
         raise EvidenceError(f"{folder}: no readable summary.json ({detail}) and no records beside it")
     models = [m for raw in claims.values() if isinstance(raw, dict) and isinstance(m := raw.get("model"), dict)]
     model = max(models, key=lambda m: m.get("parameters") is not None, default=None)
-    summary: dict[str, object] = {"run": {}, "model": model, "counts": {}, "claims": claims}
+    summary: dict[str, object] = {"run": _plan(folder), "model": model, "counts": {}, "claims": claims}
     return Evidence(summary, False, ((why, str(len(claims)) if why == "no_summary" else detail),))
 
 
@@ -75,6 +91,48 @@ def load_evidence(folder: Path) -> Evidence:
         return _from_records(folder, "bad_summary", str(failed))
     if not isinstance(summary, dict):
         return _from_records(folder, "bad_summary", f"{type(summary).__name__} instead of an object")
-    if summary.get("schema") != SCHEMA:
-        raise EvidenceError(f"{path}: schema {summary.get('schema')!r}, this version reads {SCHEMA}")
+    _check_schema(summary, path)
     return Evidence(summary)
+
+
+def load_page(folder: Path, drift: Path | None = None, history: Path | None = None) -> Page:
+    """The page of a folder, a run's or a merged one, beside what drift and the nights before say.
+
+    Raises `EvidenceError` where there is nothing to show, the schema is not ours, or the drift document is not there.
+    """
+    merged = folder / "merged.json"
+    if merged.exists():
+        found = merged_page(_document(merged))
+    else:
+        evidence = load_evidence(folder)
+        found = page(evidence.summary, evidence.complete, evidence.warnings)
+    if drift is not None:
+        found = with_drift(found, _drift(drift))
+    return found if history is None else with_history(found, history)
+
+
+def _document(path: Path) -> dict[str, object]:
+    """A merged document. Raises `EvidenceError`: it is written in one piece, so a torn one is not of our making."""
+    try:
+        found = _parse(path)
+    except ValueError as failed:
+        raise EvidenceError(f"{path}: {failed}") from failed
+    if not isinstance(found, dict):
+        raise EvidenceError(f"{path}: {type(found).__name__} instead of an object")
+    _check_schema(found, path)
+    return found
+
+
+def _drift(path: Path) -> object:
+    """A drift document, or None for one that cannot be read: the page says so and is not green."""
+    if not path.is_file():
+        raise EvidenceError(f"{path}: no such drift document")
+    try:
+        return _parse(path)
+    except ValueError:
+        return None
+
+
+def _check_schema(document: dict[str, object], path: Path) -> None:
+    if document.get("schema") != SCHEMA:
+        raise EvidenceError(f"{path}: schema {document.get('schema')!r}, this version reads {SCHEMA}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from reports.render import sentences
-from reports.render.model import SYMBOLS, Claim, Page
+from reports.render import figures, sentences
+from reports.render.model import DRIFT_MARKS, SYMBOLS, Claim
+from reports.render.page_model import KINDS, Page, Problem, Row, letter
 from reports.render.plot_view import plot_view
 from reports.render.table_view import TableView, table_view
 from reports.render.words import Words
@@ -57,7 +58,7 @@ def _erratum(claim: Claim, kind: str, page: Page, w: Words) -> list[str]:
     head = f"- {code(claim.id)} ({escape(w.name('verdict', claim.category))}"
     head += ")" if kind == "unseen" else f"; {escape(w('flip.' + claim.flip))})"
     lines = [f"{w('ui.says')}: {escape(sentences.says(claim, w))}"]
-    lines += [escape(line) for line in sentences.decisive(claim, w)]
+    lines += [escape(line) for line in sentences.decisive(claim, w, len(claim.failing), figures.LONG)]
     label = w("ui.erratum_on_record" if kind == "unseen" else "ui.instead")
     lines += [f"**{label}:** {escape(sentences.erratum(claim, w) or w('ui.no_erratum_text'))}"]
     sure = w.name("warrant", claim.warrant)
@@ -68,7 +69,7 @@ def _erratum(claim: Claim, kind: str, page: Page, w: Words) -> list[str]:
 
 def _errata(page: Page, w: Words) -> list[str]:
     lines = [f"## {w('ui.errata')}", ""]
-    for kind in sentences.KINDS:
+    for kind in KINDS:
         found = page.errata(kind)
         if found:
             lines += [f"### {w('standing.' + kind)} ({len(found)})", "", w(f"standing_meaning.{kind}"), ""]
@@ -76,42 +77,79 @@ def _errata(page: Page, w: Words) -> list[str]:
     return lines if len(lines) > 2 else [*lines, w("ui.no_errata"), ""]
 
 
-def _row(claim: Claim, w: Words) -> list[str]:
+def _row(row: Row, page: Page, w: Words) -> list[str]:
+    """The lead's story; of several subjects each has a column of its own, by its letter."""
+    claim = row.lead
     figure = "; ".join(sentences.decisive(claim, w) or sentences.measured_briefly(claim, w))
     detail = figure if claim.measured else sentences.why_not(claim, w)
     return [
-        _verdict(claim, w),
+        *[_verdict(cell, w) if cell else escape(w("ui.not_asked")) for cell in row.cells],
         code(claim.id),
         escape(sentences.says(claim, w)),
         escape(detail),
-        escape(sentences.record_line(claim, w)),
+        escape("; ".join(dict.fromkeys(_outcome(cell, page, w) for _, cell in row.present))),
     ]
 
 
+def _outcome(claim: Claim, page: Page, w: Words) -> str:
+    drift = sentences.drift_line(claim, w) if claim.drift and claim.drift.status != "steady" else ""
+    who = f"{page.letter(claim)}: " if page.letter(claim) and (claim.is_news or drift) else ""
+    return who + "; ".join(filter(None, [sentences.record_line(claim, w), drift]))
+
+
 def _claims(page: Page, w: Words) -> list[str]:
-    head = [w(f"ui.{key}") for key in ("verdict", "statement", "says", "measured", "outcome")]
-    lines = [f"## {w('ui.statements')} ({len(page.claims)})", ""]
-    for section, claims in page.sections(w.keys("section")):
-        lines += [f"### {escape(w.name('section', section))}", "", *table(head, [_row(c, w) for c in claims])]
-        for claim in (c for c in claims if c.erratum_kind is None):  # an erratum has shown its own
+    letters = [letter(place) for place in range(len(page.subjects))]
+    verdicts = letters if len(letters) > 1 else [w("ui.verdict")]
+    head = [*verdicts, *(w(f"ui.{key}") for key in ("statement", "says", "measured", "outcome"))]
+    lines = [f"## {w('ui.statements')} ({len(page.rows)})", ""]
+    for section, rows in page.sections(w.keys("section")):
+        lines += [f"### {escape(w.name('section', section))}", "", *table(head, [_row(r, page, w) for r in rows])]
+        for claim in (r.lead for r in rows if r.lead.erratum_kind is None):  # an erratum has shown its own
             shown = _regenerated(claim, w)
             lines += [code(claim.id), *shown] if shown else []
     return lines
 
 
-def _top(page: Page, w: Words) -> list[str]:
-    lines = [f"# {w('ui.title')}", "", sentences.lede(page, w), "", f"**{sentences.headline(page, w)}**", ""]
+def top(page: Page, w: Words, most: int | None = None) -> list[str]:
+    """Headline, warnings, what to look at (`most` of it), on what it was measured, and the counts."""
+    lines = [f"# {w('ui.title')}", "", *sentences.lede(page, w), "", f"**{escape(sentences.headline(page, w))}**", ""]
     lines += [f"> {escape(w('warning.' + key, detail=detail))}\n" for key, detail in page.warnings]
-    for claim in [*page.with_outcome("changed"), *page.errors]:
-        what = sentences.why_not(claim, w) if claim.category == "error" else sentences.record_line(claim, w)
-        lines.append(f"- {_verdict(claim, w)} {code(claim.id)}: {escape(what)}")
-    model = sentences.model_line(page.model, page.complete, w)
+    look = [_look(c, page, w) for c in (*page.with_outcome("changed"), *page.errors, *page.missing, *page.flagged)]
+    look += [_problem(p, w) for p in page.problems]
+    rest = [f"- … {w('ui.more', n=len(look) - most)}"] if most is not None and len(look) > most else []
     counts = [[f"{SYMBOLS[key]} {w('verdict.' + key)}", str(n)] for key, n in page.counts().items()]
-    return [*lines, "", f"{w('ui.model')}: {escape(model)}", "", *table([w("ui.verdict"), w("ui.count")], counts)]
+    drift = [[f"{DRIFT_MARKS[key]} {w('drift.' + key)}", str(n)] for key, n in page.drift_counts().items()]
+    tables = [*table([w("ui.verdict"), w("ui.count")], counts), *_if(drift, [w("ui.drift"), w("ui.count")])]
+    return [*lines, *look[:most], *rest, "", *_subjects(page, w), "", *tables]
+
+
+def _if(rows: list[list[str]], head: list[str]) -> list[str]:
+    return table(head, rows) if rows else []
+
+
+def _look(claim: Claim, page: Page, w: Words) -> str:
+    what = sentences.record_line(claim, w) if claim.is_news else sentences.why_not(claim, w)
+    if claim.is_flagged and not claim.is_news:
+        what = sentences.drift_line(claim, w)
+    return f"- {_verdict(claim, w)} {code(claim.id)} {page.letter(claim)}".rstrip() + f": {escape(what)}"
+
+
+def _problem(problem: Problem, w: Words) -> str:
+    what = ", ".join(code(part) for part in (problem.claim, problem.subject) if part)
+    told = f"- ! {escape(w.name('problem', problem.kind))}"
+    return told + f": {what}" * bool(what) + f" ({escape(problem.detail)})" * bool(problem.detail)
+
+
+def _subjects(page: Page, w: Words) -> list[str]:
+    if len(page.subjects) > 1:
+        return [f"- {letter(i)}: {escape(sentences.subject_name(s, w))}" for i, s in enumerate(page.subjects)]
+    model = sentences.model_line(page.subjects[0].model, page.complete, w)
+    return [f"{w('ui.model')}: {escape(model)}"]
 
 
 def render_markdown(page: Page, w: Words) -> str:
     """The whole summary as text."""
-    facts = [f"- {name}: {code(value)}" for name, value in sentences.run_facts(page, w)]
-    lines = [*_top(page, w), *_errata(page, w), *_claims(page, w), f"## {w('ui.run')}", "", *facts, ""]
+    facts = [fact for subject in page.subjects for run in subject.runs for fact in sentences.run_facts(subject, run, w)]
+    told = [f"- {name}: {code(value)}" for name, value in facts]
+    lines = [*top(page, w), *_errata(page, w), *_claims(page, w), f"## {w('ui.run')}", "", *told, ""]
     return "\n".join(lines)

@@ -1,8 +1,11 @@
-"""What a page shows: typed, language-neutral, and cautious. Colour is decided here, once, by `Claim.tone`."""
+"""What a page shows of one statement on one subject: typed, language-neutral, and cautious.
+
+Colour is decided here, once, by `Claim.tone`; that of the whole page by `Page.headline` in `page_model`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from reports.plots import Plot
 from reports.tables import Table
@@ -10,7 +13,8 @@ from reports.verdict import Outcome, Verdict, has_moved
 
 VERDICTS = tuple(v.value for v in Verdict)
 OUTCOMES = tuple(o.value for o in Outcome)
-CATEGORIES = (*VERDICTS, "error", "pending")
+MISSING = "missing"  # collected, or in the baseline, and without a record
+CATEGORIES = (*VERDICTS, "error", MISSING, "pending")
 STANDINGS = ("proven", "likely", "does-not-transfer")
 FAILING = ("REFUTED", "CONDITIONAL")
 # From best to worst: a statement is never better than its worst aspect.
@@ -22,6 +26,7 @@ SYMBOLS = {
     "UNRESOLVED": "?",
     "NOT_MEASURED": "–",
     "error": "!",
+    MISSING: "∅",
     "pending": "…",
     "context": "·",
 }
@@ -34,6 +39,22 @@ FLIP_ORDER = (
     "number",
     "unnamed",
 )
+
+# What drift says of a claim, and the mark beside its verdict. `drifted`, `missing` and `damaged` are flags: red. The
+# next three are visible and never green; the rest is as it should be.
+DRIFT_MARKS = {
+    "drifted": "▲",
+    "missing": "∅",
+    "damaged": "!",
+    "suspected": "△",
+    "incomparable": "≠",
+    "unknown": "∗",
+    "annotated": "~",
+    "unmeasured": "–",
+    "steady": "=",
+}
+FLAGS = ("drifted", "missing", "damaged")
+CAUTIONS = ("suspected", "incomparable", "unknown")
 
 Note = tuple[str, str]  # a key of words.toml and the detail that fills it
 
@@ -78,8 +99,43 @@ class Aspect:
 
 
 @dataclass(frozen=True)
+class FigureDrift:
+    """How one figure stands beside its baseline; `was` and `now` are plain JSON."""
+
+    name: str
+    status: str
+    was: object
+    now: object
+    detail: str
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How a claim stands beside its baseline, as `python -m reports compare` found."""
+
+    status: str
+    detail: str
+    figures: tuple[FigureDrift, ...] = ()
+
+    @property
+    def tone(self) -> str:
+        """The colour of its mark."""
+        return "bad" if self.status in FLAGS else "warn" if self.status in CAUTIONS else "mute"
+
+
+@dataclass(frozen=True)
+class Nights:
+    """One subject's history of a claim: what each night said, oldest first; None where a night has nothing of it."""
+
+    dates: tuple[str, ...]
+    verdicts: tuple[str | None, ...]
+    figure: str
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
 class Claim:
-    """One statement of the chapter and what this run says about it. Defects make it an error, whatever it claims."""
+    """One statement of the chapter and what one run says about it. Defects make it an error, whatever it claims."""
 
     id: str
     section: str
@@ -106,23 +162,32 @@ class Claim:
     plots: tuple[Plot, ...] = ()
     protocol: tuple[tuple[str, object], ...] = ()
     defects: tuple[Note, ...] = ()
+    subject: str = ""
+    drift: Drift | None = None
+    nights: Nights | None = None
 
     @property
     def category(self) -> str:
         """The one box in which this statement is counted."""
         if self.defects or self.outcome == "error":
             return "error"
-        return "pending" if self.outcome == "pending" else self.verdict or "NOT_MEASURED"
+        return self.outcome if self.outcome in ("pending", MISSING) else self.verdict or "NOT_MEASURED"
 
     @property
     def tone(self) -> str:
         """The colour. `good` takes a measured HOLDS that is also on record: any other outcome is news or a defect."""
-        if self.category == "error" or self.outcome == "changed":
+        if self.category in ("error", MISSING) or self.outcome == "changed" or self.is_flagged:
             return "bad"
         if self.outcome == "new":
             return "new"
-        tones = {"HOLDS": "good", "CONDITIONAL": "erratum", "REFUTED": "erratum", "UNRESOLVED": "warn"}
-        return tones.get(self.category, "mute")
+        if self.category == "HOLDS":
+            return "warn" if self.drift and self.drift.status in CAUTIONS else "good"
+        return {"CONDITIONAL": "erratum", "REFUTED": "erratum", "UNRESOLVED": "warn"}.get(self.category, "mute")
+
+    @property
+    def is_flagged(self) -> bool:
+        """Whether drift raised its flag."""
+        return self.drift is not None and self.drift.status in FLAGS
 
     @property
     def measured(self) -> bool:
@@ -141,10 +206,15 @@ class Claim:
 
     @property
     def failing(self) -> tuple[Aspect, ...]:
-        """The aspects that make the verdict, the refuted ones and the weightier ones first."""
-        weight = {"conclusion": 0, "explanation": 1, "number": 2}
+        """The aspects that make the verdict: what bears the conclusion first, as `flip` does; then the refuted ones."""
         found = [a for a in self.aspects if a.verdict in FAILING]
-        return tuple(sorted(found, key=lambda a: (FAILING.index(a.verdict or ""), weight.get(a.bears, 3))))
+        return tuple(sorted(found, key=lambda a: (_weight(a), FAILING.index(a.verdict or ""))))
+
+    @property
+    def headline_figures(self) -> tuple[Aspect, ...]:
+        """The figures to show of the claim, the one that decides it first: what fails, else what has its verdict."""
+        rest = sorted((a for a in self.aspects if a.verdict == self.category), key=_weight)
+        return self.failing or tuple(rest)
 
     @property
     def erratum_kind(self) -> str | None:
@@ -169,73 +239,5 @@ class Claim:
         return "number_stands" if stands else "number"
 
 
-@dataclass(frozen=True)
-class ModelFacts:
-    """The model a run measured."""
-
-    name: str
-    digest: str
-    parameters: object
-    dtype: str
-    device: str
-    trained: bool
-    is_chapter: bool
-    note: str
-
-
-@dataclass(frozen=True)
-class Page:
-    """A whole run, ready to be shown."""
-
-    claims: tuple[Claim, ...]
-    run: dict[str, object] = field(default_factory=dict)
-    model: ModelFacts | None = None
-    complete: bool = True
-    warnings: tuple[Note, ...] = ()
-
-    def counts(self) -> dict[str, int]:
-        """Statements per category, counted here and not taken over from the file."""
-        return {name: sum(c.category == name for c in self.claims) for name in CATEGORIES}
-
-    def with_outcome(self, outcome: str) -> list[Claim]:
-        """Sound claims of one outcome."""
-        return [c for c in self.claims if c.outcome == outcome and c.category != "error"]
-
-    @property
-    def errors(self) -> list[Claim]:
-        """Claims without a verdict that can be believed."""
-        return [c for c in self.claims if c.category == "error"]
-
-    @property
-    def num_measured(self) -> int:
-        """How many claims came to a verdict."""
-        return sum(c.measured for c in self.claims)
-
-    def errata(self, kind: str) -> list[Claim]:
-        """The errata of one kind, those that flip a conclusion first."""
-        found = [c for c in self.claims if c.erratum_kind == kind]
-        return sorted(found, key=lambda c: FLIP_ORDER.index(c.flip))
-
-    def sections(self, order: list[str]) -> list[tuple[str, list[Claim]]]:
-        """Claims by section: the sections of `order` first, unknown ones after, as they come."""
-        present = list(dict.fromkeys(c.section for c in self.claims))
-        known = [s for s in order if s in present] + [s for s in present if s not in order]
-        return [(s, [c for c in self.claims if c.section == s]) for s in known]
-
-    def headline(self) -> tuple[str, str]:
-        """The key of the sentence that sums the run up, and its tone."""
-        if not self.num_measured:
-            return "nothing", "bad"
-        if self.errors or self.with_outcome("changed"):
-            return "red", "bad"
-        if not self.complete:
-            return "incomplete", "bad"
-        if self.counts()["UNRESOLVED"] or self.with_outcome("new"):
-            return "open", "warn"
-        partial = self.num_measured < len(self.claims) or bool(self.warnings)
-        return ("partial", "mute") if partial else ("good", "good")
-
-    @property
-    def has_findings(self) -> bool:
-        """Whether somebody should look before believing this page."""
-        return self.headline()[1] == "bad" or any(key != "part" for key, _ in self.warnings)
+def _weight(aspect: Aspect) -> int:
+    return {"conclusion": 0, "explanation": 1, "number": 2}.get(aspect.bears, 3)

@@ -7,15 +7,16 @@ table as well, so that nothing is in the picture only.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 
 from lib.intervals import Estimate
 from reports.plots import Axis, Curve, Pairs, Plot, Value, middle
 from reports.render import figures
+from reports.render.labels import Place, places
 from reports.render.table_view import TableView, cell_view, table_view
 from reports.render.ticks import Ruler, ruler
-from reports.render.words import Words
+from reports.render.words import Words, spoken
 from reports.tables import Cell, Column, Table
 
 # Paths around the marker's place, in pixels; a shape of lines alone stays a line when it is filled.
@@ -27,7 +28,6 @@ DASHES = ("6 4", "2 3", "9 3 2 3")  # of the curves that are dashed, in turn
 COLOURS = 5  # as many as page.css names --plot-…
 GLYPH = 6.6  # pixels: the width of a digit at the size of a tick's label, rounded up
 NARROW = 250.0  # pixels of both axes' labels across a 360 px screen: where they need more, every second one hides
-TURN = 80.0  # percent: a label further right stands at the left of its point
 SHARED = 0.5  # of the cells of a table with one column a curve: where fewer are filled, each point has its own row
 
 
@@ -57,8 +57,8 @@ class Mark:
     x: float
     y: float
     bar: tuple[float, float] | None
-    label: str
-    left: bool
+    label: str = ""
+    place: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ def plot_view(plot: Plot, w: Words) -> PlotView:
     title, translated = _in(w, plot.title, plot.title_id)
     looks = _looks(plot.curves)
     curves = [_curve(curve, look, plot.y, (across, up), w) for curve, look in zip(plot.curves, looks, strict=True)]
+    curves = _labelled(curves)
     has_open = any(_is_wide(y) and drawable(y, plot.y) is None for _, y in points)
     y = _axis(plot.y, up, w)
     x = _axis(plot.x, across, w, NARROW - y.room)
@@ -128,10 +129,17 @@ def _curve(curve: Curve, look: tuple[int, str, str], axis: Axis, rulers: tuple[R
         ends = drawable(y, axis)
         bar = (_from_top(up, ends[0]), _from_top(up, ends[1])) if ends else None
         at, label = across.share(x), curve.labels[place] if curve.labels else ""
-        marks.append(Mark(at, _from_top(up, middle(y)), bar, label, at > TURN))
+        marks.append(Mark(at, _from_top(up, middle(y)), bar, label))
     name, translated = _in(w, curve.name, curve.name_id)
     line = " ".join(f"{mark.x:g},{mark.y:g}" for mark in marks)
     return CurveView(name, translated, *look, line, marks)
+
+
+def _labelled(curves: list[CurveView]) -> list[CurveView]:
+    """The curves with a place for each label that finds one; a label that does not is in the numbers below."""
+    marks = [mark for curve in curves for mark in curve.marks]
+    found = iter(places([(mark.x, mark.y, mark.label) for mark in marks]))
+    return [replace(c, marks=[replace(mark, place=next(found)) for mark in c.marks]) for c in curves]
 
 
 def _from_top(up: Ruler, value: float) -> float:
@@ -140,8 +148,8 @@ def _from_top(up: Ruler, value: float) -> float:
 
 def _axis(axis: Axis, along: Ruler, w: Words, width: float = NARROW) -> AxisView:
     """The axis in words; `width` is what its labels have on a narrow screen."""
-    labels = [figures.number(tick, w.lang) for tick in along.ticks]
-    room = math.ceil(GLYPH * max(map(len, labels), default=0))
+    labels = [figures.number(tick, w) for tick in along.ticks]
+    room = math.ceil(GLYPH * max((len(spoken(label, "en")) for label in labels), default=0))
     crowded = (len(labels) - 1) * room > width
     places = map(along.share, along.ticks)
     ticks = [Tick(at, labels[i], crowded and i % 2 == 1) for i, at in enumerate(places)]
@@ -150,7 +158,7 @@ def _axis(axis: Axis, along: Ruler, w: Words, width: float = NARROW) -> AxisView
 
 def _axis_name(axis: Axis, w: Words) -> str:
     name = _in(w, axis.name, axis.name_id)[0]
-    remarks = [figures.unit(axis.unit), w("ui.log") if axis.scale == "log" else ""]
+    remarks = [figures.unit(axis.unit, w), w("ui.log") if axis.scale == "log" else ""]
     return name + "".join(f" ({remark})" for remark in [", ".join(filter(None, remarks))] if remark)
 
 
@@ -163,7 +171,7 @@ def _says(plot: Plot, w: Words) -> str:
 
 
 def _range(values: list[int | float], w: Words) -> str:
-    ends = [figures.number(end, w.lang) for end in (min(values), max(values))]
+    ends = [figures.number(end, w) for end in (min(values), max(values))]
     return ends[0] if ends[0] == ends[1] else w("plot.range", low=ends[0], high=ends[1])
 
 
@@ -202,4 +210,5 @@ def _cell(y: Value | None, w: Words) -> Cell:
 
 
 def _in(w: Words, given: str, indonesian: str) -> tuple[str, bool]:
-    return (indonesian or given, bool(indonesian)) if w.lang == "id" else (given, True)
+    """The words to show, and whether they are in the language of the page."""
+    return w.pick(given, indonesian), w.translates(indonesian)

@@ -6,14 +6,19 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from reports.plots import Axis, Curve, Plot, PlotError, plot_from_json
-from reports.render.model import OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, ModelFacts, Note, Page, Published
+from reports.render.model import MISSING, OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, Note, Published
+from reports.render.page_model import ModelFacts, Page, Subject
 from reports.tables import Cell, Column, Table, TableError, table_from_json
 from reports.verdict import Outcome, Verdict, outcome_of
 
-# Control characters and bidirectional overrides can make a line read differently from what it says.
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters and bidirectional overrides can make a line read differently from what it says; the last four are
+# how `words.Bilingual` marks a text in two languages.
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ue000-\ue003]"
+)
 _TEXT_FIELDS = ("says", "says_id", "where", "warrant", "reason", "error", "erratum", "erratum_id", "condition", "test")
 
 
@@ -22,11 +27,13 @@ def text(value: object) -> str:
     return "" if value is None else _UNPRINTABLE.sub("\ufffd", str(value))
 
 
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
+def mapping(value: object) -> Mapping[str, object]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
-def _items(value: object) -> list[object]:
+def items(value: object) -> list[object]:
+    """The value if it is a list, else an empty one."""
     return list(value) if isinstance(value, list | tuple) else []
 
 
@@ -34,7 +41,7 @@ def _not_finite(value: object, path: str) -> Iterator[Note]:
     """Where NaN or an infinity hides in a JSON value."""
     if isinstance(value, float) and not math.isfinite(value):
         yield "not_finite", text(path)
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for key, part in value.items():
             yield from _not_finite(part, f"{path}.{key}")
     elif isinstance(value, list | tuple):
@@ -54,9 +61,9 @@ def finite(value: object) -> float | None:
 
 
 def _published(raw: object) -> Published | None:
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         return None
-    ends = [finite(end) for end in _items(raw.get("interval"))[:2]] + [None, None]
+    ends = [finite(end) for end in items(raw.get("interval"))[:2]] + [None, None]
     value, unit, origin, why = (text(raw.get(k)) for k in ("value", "unit", "origin", "why"))
     return Published(value, unit, ends[0], ends[1], origin, why)
 
@@ -79,8 +86,8 @@ def _aspect(name: str, raw: Mapping[str, object]) -> Aspect:
 
 def _aspects(raw: object) -> tuple[list[Aspect], list[Note]]:
     """The aspects that can be read, and a defect for each that cannot."""
-    entries = raw if isinstance(raw, Mapping) else {} if raw is None else {"aspects": raw}
-    good = {name: part for name, part in entries.items() if isinstance(part, Mapping)}
+    entries = raw if isinstance(raw, dict) else {} if raw is None else {"aspects": raw}
+    good = {name: part for name, part in entries.items() if isinstance(part, dict)}
     aspects = [_aspect(str(name), part) for name, part in good.items()]
     bad = [name for name in entries if name not in good]
     bad += [a.name for a in aspects if not {a.verdict, a.on_record} <= {None, *VERDICTS}]
@@ -90,11 +97,11 @@ def _aspects(raw: object) -> tuple[list[Aspect], list[Note]]:
 def _tables(raw: object) -> tuple[list[Table], list[Note]]:
     """The regenerated tables that can be read, and a defect for each that cannot; older evidence has none."""
     good, bad = [], []
-    for place, entry in enumerate(_items(raw), 1):
+    for place, entry in enumerate(items(raw), 1):
         try:
             good.append(_printable(table_from_json(entry)))
         except TableError:
-            bad.append(("table", text(_mapping(entry).get("title")) or str(place)))
+            bad.append(("table", text(mapping(entry).get("title")) or str(place)))
     return good, bad
 
 
@@ -110,11 +117,11 @@ def _printable(table: Table) -> Table:
 def _plots(raw: object) -> tuple[list[Plot], list[Note]]:
     """The plots that can be read, and a defect for each that cannot; older evidence has none."""
     good, bad = [], []
-    for place, entry in enumerate(_items(raw), 1):
+    for place, entry in enumerate(items(raw), 1):
         try:
             good.append(_printable_plot(plot_from_json(entry)))
         except PlotError:
-            bad.append(("plot", text(_mapping(entry).get("title")) or str(place)))
+            bad.append(("plot", text(mapping(entry).get("title")) or str(place)))
     return good, bad
 
 
@@ -154,7 +161,7 @@ def claim(claim_id: str, raw: object) -> Claim:
     """One entry of `claims`, or one record, with its defects."""
     claim_id = text(claim_id)
     section = claim_id.partition(".")[0]
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         return Claim(claim_id, section, defects=(("not_an_object", type(raw).__name__),))
     aspects, defects = _aspects(raw.get("aspects"))
     tables, damaged = _tables(raw.get("tables"))
@@ -166,7 +173,7 @@ def claim(claim_id: str, raw: object) -> Claim:
     defects += [
         ("field", k) for k in ("notes", "needs", "tables", "plots") if not isinstance(raw.get(k, []), list | tuple)
     ]
-    fields = {k: text(raw.get(k)) for k in _TEXT_FIELDS}
+    fields: dict[str, Any] = {k: text(raw.get(k)) for k in _TEXT_FIELDS}
     return Claim(
         id=claim_id,
         section=text(raw.get("section")) or section,
@@ -176,29 +183,45 @@ def claim(claim_id: str, raw: object) -> Claim:
         standing=standing,
         transferred=raw.get("transferred") is True,
         aspects=tuple(aspects),
-        needs=tuple(map(text, _items(raw.get("needs")))),
-        notes=tuple(map(text, _items(raw.get("notes")))),
+        needs=tuple(map(text, items(raw.get("needs")))),
+        notes=tuple(map(text, items(raw.get("notes")))),
         tables=tuple(tables),
         plots=tuple(plots),
-        protocol=tuple((text(k), v) for k, v in _mapping(raw.get("protocol")).items()),
+        protocol=tuple((text(k), v) for k, v in mapping(raw.get("protocol")).items()),
         seconds=finite(raw.get("seconds")),
         defects=tuple(defects),
         **fields,
     )
 
 
-def _model(raw: object) -> ModelFacts | None:
-    if not isinstance(raw, Mapping):
+def model(raw: object) -> ModelFacts | None:
+    """The model that a run describes."""
+    if not isinstance(raw, dict):
         return None
-    name, digest, dtype, device, note = (text(raw.get(k)) for k in ("name", "digest", "dtype", "device", "note"))
+    name, digest, dtype, device, note, slug = (
+        text(raw.get(k)) for k in ("name", "digest", "dtype", "device", "note", "slug")
+    )
     trained, is_chapter = raw.get("trained") is True, raw.get("is_chapter") is True
-    return ModelFacts(name, digest, raw.get("parameters"), dtype, device, trained, is_chapter, note)
+    return ModelFacts(name, digest, raw.get("parameters"), dtype, device, trained, is_chapter, note, slug)
+
+
+def machine_class(run: Mapping[str, object]) -> str:
+    """The class of a run's machine; older evidence has none."""
+    return text(mapping(run.get("machine")).get("class"))
+
+
+def subject_key(found: ModelFacts | None, machine: str) -> str:
+    """What was measured on what, as one word: model, its number format unless float32, machine class."""
+    name = "no-model"
+    if found is not None:
+        name = (found.slug or "unknown") + (f"-{found.dtype}" if found.dtype not in ("", "float32") else "")
+    return f"{name}@{machine or 'unknown'}"
 
 
 def _count_warnings(raw: object, page: Page) -> list[Note]:
     """The file's own counts are checked, never believed. Damaged entries are counted as errors only here."""
     counts = page.counts()
-    told = {str(k): v for k, v in _mapping(raw).items()}
+    told = {str(k): v for k, v in mapping(raw).items()}
     off = [f"{k} {told[k]} ≠ {counts.get(k, 0)}" for k in told if told[k] != counts.get(k, 0)]
     return [("counts", text(", ".join(off)))] if off else []
 
@@ -209,12 +232,22 @@ def _part_warnings(num_statements: object, claims: tuple[Claim, ...]) -> list[No
     return [("part", f"{len(claims)} / {total:.0f}")] if total and total > len(claims) else []
 
 
+def missing(claim_id: str, reason: str = "", subject: str = "") -> Claim:
+    """A row for a claim that should have a record and has none."""
+    return Claim(text(claim_id), text(claim_id).partition(".")[0], outcome=MISSING, reason=reason, subject=subject)
+
+
 def page(summary: Mapping[str, object], complete: bool = True, warnings: tuple[Note, ...] = ()) -> Page:
     """A whole summary as a `Page`; parts of the wrong type become warnings."""
     expected = {"run": Mapping, "claims": Mapping, "counts": Mapping, "model": Mapping | None}
     bad = [("malformed", key) for key, kind in expected.items() if not isinstance(summary.get(key), kind)]
-    claims = tuple(claim(str(name), raw) for name, raw in _mapping(summary.get("claims")).items())
-    run = dict(_mapping(summary.get("run")))
-    found = Page(claims, run, _model(summary.get("model")), complete and not run.get("interrupted"))
-    off = [*_count_warnings(summary.get("counts"), found), *_part_warnings(run.get("statements"), claims)]
+    run = dict(mapping(summary.get("run")))
+    tested, machine = model(summary.get("model")), machine_class(run)
+    subject = Subject(subject_key(tested, machine), tested, machine, (run,))
+    entries = mapping(summary.get("claims"))
+    claims = [replace(claim(str(name), raw), subject=subject.key) for name, raw in entries.items()]
+    gaps = sorted({text(name) for name in items(run.get("collected"))} - {c.id for c in claims})
+    claims += [missing(name, subject=subject.key) for name in gaps]
+    found = Page(tuple(claims), (subject,), complete and not run.get("interrupted"))
+    off = [*_count_warnings(summary.get("counts"), found), *_part_warnings(run.get("statements"), found.claims)]
     return replace(found, warnings=(*warnings, *bad, *off))

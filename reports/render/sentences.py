@@ -1,26 +1,28 @@
-"""Sentences that the page, the Markdown summary and the terminal share."""
+"""Sentences that the page, the Markdown summaries and the terminal share."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
+from itertools import pairwise
 
 from reports.render import figures
-from reports.render.model import STANDINGS, Aspect, Claim, ModelFacts, Page
+from reports.render.model import Aspect, Claim
+from reports.render.page_model import ModelFacts, Page, Row, Subject
 from reports.render.reading import finite, text
 from reports.render.words import Words
 
-KINDS = (*STANDINGS, "unjudged", "unseen")
 _WEIGHTS = {"model", "shape", "trained", "chapter"}
 
 
 def says(claim: Claim, w: Words) -> str:
     """Our paraphrase in the reader's language, in the other one where it is missing."""
-    return (claim.says_id or claim.says) if w.lang == "id" else (claim.says or claim.says_id)
+    return w.pick(claim.says, claim.says_id)
 
 
 def erratum(claim: Claim, w: Words) -> str:
     """What to write instead, in the reader's language where there is a translation."""
-    return (claim.erratum_id or claim.erratum) if w.lang == "id" else (claim.erratum or claim.erratum_id)
+    return w.pick(claim.erratum, claim.erratum_id)
 
 
 def model_line(model: ModelFacts | None, complete: bool, w: Words) -> str:
@@ -29,34 +31,43 @@ def model_line(model: ModelFacts | None, complete: bool, w: Words) -> str:
         return w("ui.no_model" if complete else "ui.model_unknown")
     whose = "own_weights" if model.is_chapter else "other_weights" if model.trained else "random_weights"
     size = finite(model.parameters)
-    parts = [model.name, w("ui.parameters", n=figures.number(int(size), w.lang)) if size else ""]
+    parts = [model.name, w("ui.parameters", n=figures.number(int(size), w)) if size else ""]
     return ", ".join(filter(None, [*parts, model.dtype, model.device, w(f"ui.{whose}")]))
 
 
+def subject_name(subject: Subject, w: Words) -> str:
+    """Model and machine of a column, short."""
+    model = subject.model.name if subject.model else w("ui.no_model") if subject.runs else subject.key or "?"
+    return f"{model} · {subject.machine or w('ui.machine_unknown')}"
+
+
 def measured_on(claim: Claim, page: Page, w: Words) -> str:
-    """On what a statement was settled: a model, or none at all."""
-    if not _WEIGHTS & set(claim.needs):
+    """On what a statement was settled: a model, and for what is timed a machine, or none at all."""
+    subject = page.subject_of(claim)
+    if not set(claim.needs) - {"lit"}:
         return w("ui.no_model_needed")
-    return model_line(page.model, page.complete, w)
+    timed = [subject.machine] if claim.warrant == "timed" and subject.machine else []
+    return ", ".join([model_line(subject.model, page.complete, w), *timed])
 
 
 def headline(page: Page, w: Words) -> str:
-    """One sentence that sums the run up."""
-    counts = page.counts()
-    return w(
-        f"headline.{page.headline()[0]}",
-        changed=len(page.with_outcome("changed")),
-        errors=counts["error"],
-        unresolved=counts["UNRESOLVED"],
-        new=len(page.with_outcome("new")),
-        unmeasured=len(page.claims) - page.num_measured,
-    )
+    """One sentence that sums the page up."""
+    key = page.headline()[0]
+    if key in ("red", "open"):
+        found = page.alarms() if key == "red" else page.cautions()
+        return w(f"headline.{key}", list="; ".join(w(f"alarm.{name}", n=n) for name, n in found.items() if n))
+    unmeasured = len(page.claims) - page.num_measured
+    return w("headline.part") if key == "partial" and not unmeasured else w(f"headline.{key}", n=unmeasured)
 
 
-def lede(page: Page, w: Words) -> str:
-    """How many statements were in the run, and how many of them were measured."""
-    total = len(page.claims)
-    return w("ui.lede", total=total, measured=page.num_measured, unmeasured=total - page.num_measured)
+def lede(page: Page, w: Words) -> list[str]:
+    """How many statements need a correction, and how many were in the run at all, and measured."""
+    total, measured = len(page.claims), page.num_measured
+    lines = [w("ui.lede_errata", wrong=page.num_errata, n=len(page.rows))] if page.num_errata else []
+    told = {"measured": measured, "unmeasured": total - measured}
+    if len(page.subjects) > 1:
+        return [*lines, w("ui.lede_subjects", n=len(page.subjects), **told)]
+    return [*lines, w("ui.lede", n=total, **told)]
 
 
 def defects(claim: Claim, w: Words) -> list[str]:
@@ -68,7 +79,8 @@ def why_not(claim: Claim, w: Words) -> str:
     """Why there is no verdict, or no settled one: the first of defect, error, reason, the aspects' reasons."""
     from_aspects = (a.reason for a in claim.aspects if a.reason)
     last_line = claim.error.strip().splitlines()[-1:]
-    return next(filter(None, [*defects(claim, w), *last_line, claim.reason, *from_aspects]), "")
+    unsaid = [w("meaning.missing")] if claim.category == "missing" else []
+    return next(filter(None, [*defects(claim, w), *last_line, claim.reason, *from_aspects, *unsaid]), "")
 
 
 def reasons(page: Page) -> Counter[str]:
@@ -85,47 +97,77 @@ def record_line(claim: Claim, w: Words) -> str:
     return said
 
 
-def decisive(claim: Claim, w: Words, most: int = 2) -> list[str]:
+def drift_line(claim: Claim, w: Words) -> str:
+    """What drift says of the claim, with its detail; empty where it says nothing."""
+    if claim.drift is None:
+        return ""
+    return ": ".join(filter(None, [w.name("drift", claim.drift.status), claim.drift.detail]))
+
+
+def decisive(claim: Claim, w: Words, most: int = 2, cases: int = figures.SHORT) -> list[str]:
     """The figures that make the verdict, one line per failing aspect."""
-    return [figure_line(a, w) for a in claim.failing[:most]]
+    return [figure_line(a, w, cases) for a in claim.failing[:most]]
 
 
 def measured_briefly(claim: Claim, w: Words) -> list[str]:
-    """One figure of the claim's own verdict, for a row that has no failing one."""
-    found = [a for a in claim.aspects if a.verdict == claim.category][:1]
-    return [figure_line(a, w) for a in found]
+    """The one figure that decides the claim, for a row."""
+    return [figure_line(a, w) for a in claim.headline_figures[:1]]
 
 
-def figure_line(aspect: Aspect, w: Words) -> str:
+def figure_line(aspect: Aspect, w: Words, cases: int = figures.SHORT) -> str:
     """One aspect on one line: what was measured beside what is published or expected."""
     line, stated = aspect.published, figures.published(aspect, w)
     beside = w("ui.published" if line and line.origin == "printed" else "ui.expected")
     tail = f", {beside} {stated}" if stated != "—" else ""
-    return f"{aspect.name}: {w('ui.measured')} {figures.measured(aspect, w)}{tail}"
+    return f"{aspect.name}: {w('ui.measured')} {figures.measured(aspect, w, cases)}{tail}"
 
 
-def run_facts(page: Page, w: Words) -> list[tuple[str, str]]:
-    """The run's circumstances as rows; what was not recorded has no row."""
-    run, versions = page.run, []
-    for name in ("python", "torch", "transformers"):
-        versions += [f"{name} {text(run[name])}"] if run.get(name) else []
+def elsewhere(row: Row, page: Page, w: Words) -> list[tuple[str, Claim]]:
+    """What the other subjects say of an erratum: their letters, and one of the claims that say it."""
+    others = [cell for _, cell in row.present if cell is not row.lead]
+    groups: dict[str, list[Claim]] = {}
+    for cell in others:
+        groups.setdefault(cell.category, []).append(cell)
+    return [(" ".join(page.letter(c) for c in cells), cells[0]) for cells in groups.values()]
+
+
+def reproduce(claim: Claim, page: Page) -> str:
+    """The command that measures the claim again, quoted for a shell; with the model where the run was given one."""
+    if not claim.test:
+        return ""
+    asked = next(filter(None, (_asked_model(run) for run in page.subject_of(claim).runs)), "")
+    model = ["--model", asked] if asked and _WEIGHTS & set(claim.needs) else []
+    return shlex.join(["pytest", claim.test, *model])
+
+
+def _asked_model(run: dict[str, object]) -> str:
+    """What the run's command gave as --model."""
+    words = command_line(run.get("command")).split()
+    given = [word.removeprefix("--model=") for word in words if word.startswith("--model=")]
+    given += [after for word, after in pairwise(words) if word == "--model"]
+    return next(iter(given), "")
+
+
+def run_facts(subject: Subject, run: dict[str, object], w: Words) -> list[tuple[str, str]]:
+    """A run's circumstances as rows; what was not recorded has no row."""
+    versions = [f"{name} {text(run[name])}" for name in ("python", "torch", "transformers") if run.get(name)]
     commit = text(run.get("commit"))
     if commit and run.get("dirty"):
         commit = w("ui.dirty", commit=commit)
     seconds = finite(run.get("seconds"))
     rows = [
         ("started", text(run.get("started"))),
-        ("duration", f"{figures.number(round(seconds, 1), w.lang)} s" if seconds is not None else ""),
+        ("duration", f"{figures.number(round(seconds, 1), w)} s" if seconds is not None else ""),
         ("commit", commit),
         ("versions", ", ".join(versions)),
-        ("platform", text(run.get("platform"))),
+        ("platform", subject.machine or text(run.get("platform"))),
         ("threads", text(run.get("threads"))),
-        ("digest", page.model.digest if page.model else ""),
-        ("command", _command(run.get("command"))),
+        ("digest", subject.model.digest if subject.model else ""),
+        ("command", command_line(run.get("command"))),
     ]
     return [(w(f"ui.{key}"), value) for key, value in rows if value]
 
 
-def _command(raw: object) -> str:
+def command_line(raw: object) -> str:
     """A command line as text, whether it was recorded as one string or as its words."""
     return " ".join(map(text, raw)) if isinstance(raw, list | tuple) else text(raw)

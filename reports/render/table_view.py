@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from lib.intervals import Estimate
@@ -60,25 +59,18 @@ def cell_view(cell: Cell, w: Words) -> CellView:
     value, low, high = (float(number) for number in (cell.value, cell.low, cell.high))
     if low == high:
         return CellView(figures.short(value, w))
-    shown = [figures.short(_rounded(end, high - low), w, FLOAT_DIGITS) for end in (value, low, high)]
+    shown = [
+        figures.short(figures.rounded(end, high - low, WIDTH_DIGITS), w, FLOAT_DIGITS) for end in (value, low, high)
+    ]
     return CellView(shown[0], figures.between(shown[1], shown[2]))
-
-
-def _rounded(number: float, width: float) -> float:
-    if not math.isfinite(width):
-        return number
-    try:
-        return round(number, WIDTH_DIGITS - 1 - math.floor(math.log10(width))) + 0.0  # no minus zero
-    except OverflowError:  # next to the largest float there is nothing to round up to
-        return number
 
 
 def _head(column: Column, cells: list[Cell], w: Words) -> Head:
     name, translated = _in(w, column.name, column.name_id)
     numeric = any(isinstance(cell, int | float | Estimate) and not isinstance(cell, bool) for cell in cells)
-    return Head(name, figures.unit(column.unit), numeric, translated)
+    return Head(name, figures.unit(column.unit, w), numeric, translated)
 
 
 def _in(w: Words, given: str, indonesian: str) -> tuple[str, bool]:
     """The words to show, and whether they are in the language of the page."""
-    return (indonesian or given, bool(indonesian)) if w.lang == "id" else (given, True)
+    return w.pick(given, indonesian), w.translates(indonesian)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 from reports.render import write_pages
+from reports.render.packs import unpacked
+from reports.render.words import spoken
 
 Raw = dict[str, Any]
 
@@ -116,12 +120,26 @@ class Elements(HTMLParser):
         self.text += "" if self._silent else data
 
     def rows(self) -> list[dict[str, str | None]]:
-        return [attrs for tag, attrs in self.tags if tag == "details"]
+        return [attrs for tag, attrs in self.tags if tag == "details" and attrs.get("class") == "claim"]
+
+
+def packs_of(html: str) -> Raw:
+    """What the page holds packed: languages, pages, and the cards of each section."""
+    told = json.loads(html.split('id="packs">', 1)[1].split("</script>", 1)[0])
+    return told | {"pages": unpacked(told["pages"]), "cards": [unpacked(part) for part in told["cards"]]}
+
+
+def opened(html: str, lang: str = "en") -> str:
+    """The page with every card put in place, as page.js does it, and without the packed text."""
+    cards = iter([spoken(card, lang) for part in packs_of(html)["cards"] for card in part])
+    whole = re.sub(r'<div class="body"></div>', lambda _: f'<div class="body">{next(cards)}</div>', html)
+    return re.sub(r'(id="packs">).*?(</script>)', r"\1\2", whole, flags=re.DOTALL)
 
 
 def pages(raw: dict[str, Any], out: Path, lang: str = "en") -> tuple[str, str]:
+    """The page with its cards open, and the Markdown."""
     html, markdown = write_pages(raw, out, lang)
-    return html.read_text(encoding="utf-8"), markdown.read_text(encoding="utf-8")
+    return opened(html.read_text(encoding="utf-8"), lang), markdown.read_text(encoding="utf-8")
 
 
 def one(raw: dict[str, Any], out: Path, lang: str = "en") -> tuple[str, str]:

@@ -13,6 +13,8 @@ from reports.records import SCHEMA as WRITTEN_SCHEMA
 from reports.render import load
 from reports.tests.samples import MODEL, Elements, entry, everything, refuted, summary
 
+WRITTEN = ("report.html", "report.md", "summary.md", "claims.json", "junit.xml", "badge.svg")
+
 
 def store(folder: Path, claims: dict[str, Any]) -> Path:
     (folder / "records").mkdir(parents=True)
@@ -24,7 +26,7 @@ def store(folder: Path, claims: dict[str, Any]) -> Path:
 def test_build_reads_the_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "summary.json").write_text(json.dumps(summary({"a.a": entry(), "b.b": refuted()})), encoding="utf-8")
     assert main(["build", "--evidence", str(tmp_path), "--out", str(tmp_path / "out"), "--lang", "id"]) == 0
-    assert capsys.readouterr().out.split() == [str(tmp_path / "out" / name) for name in ("report.html", "report.md")]
+    assert capsys.readouterr().out.split() == [str(tmp_path / "out" / name) for name in WRITTEN]
 
 
 def test_build_exits_one_when_something_needs_a_look(tmp_path: Path) -> None:
