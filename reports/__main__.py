@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from reports.commands import build, numerals
+from reports.commands import build, nightly, numerals
 
-COMMANDS = (build, numerals)
+COMMANDS = (build, nightly, numerals)
 
 
 def _parser() -> argparse.ArgumentParser:
