@@ -28,6 +28,7 @@ def register(commands: Commands[Any]) -> None:
             part.add_argument("--issues", type=Path, metavar="FILE", help="GitHub's list of open issues")
             part.add_argument("--author", metavar="LOGIN", help="whose issue it is (default: GitHub Actions')")
         if name == "verdict":
+            part.add_argument("--restricted", action="store_true", help="only some statements were asked for")
             part.add_argument("--step", action="append", default=[], metavar="NAME=CODE", help="exit code of a step")
 
 
@@ -75,7 +76,8 @@ def _verdict(given: argparse.Namespace) -> int:
     from reports.night.verdict import Night, faults_of, summary
 
     legs = tuple(read_leg(given.night / "legs", name) for name in given.leg)
-    night = Night(legs, read_joined(given.night / "drift.json"), faults_of(given.night / "merged"), _steps(given.step))
+    faults = faults_of(given.night / "merged", given.restricted)
+    night = Night(legs, read_joined(given.night / "drift.json"), faults, _steps(given.step))
     (given.night / "summary.md").write_text(summary(night, given.run_url), encoding="utf-8")
     say(f"night: {night.headline}")
     return FINDINGS if night.red or night.amber else OK

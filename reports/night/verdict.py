@@ -12,8 +12,8 @@ from reports.night.legs import Leg
 from reports.night.quoting import head, link, quoted, quoted_value, row
 
 _ROWS = 50  # of a table in the summary; the page has them all
-# Building the page exits 1 for what its own headline calls red, which the rows say already; the others do not.
-_MAY_FIND = frozenset({"page"})
+# These exit 1 for findings, which stand in the documents that they write; every other step must exit 0.
+_MAY_FIND = frozenset({"merge", "join", "page"})
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,11 @@ class Night:
         return f"not green: {'; '.join(self.amber)}{silent}" if self.amber else f"nothing moved{silent}"
 
 
-def faults_of(merged: Path) -> tuple[Mapping[str, str], ...]:
-    """The problems that the merge found, as text; an unreadable merge is one of them."""
+def faults_of(merged: Path, restricted: bool = False) -> tuple[Mapping[str, str], ...]:
+    """The problems that the merge found and does not call harmless, as text; an unreadable merge is one of them.
+
+    A night that was restricted to some statements is not at fault for the ones that nobody collected.
+    """
     try:
         document = load_json(merged / "merged.json")
     except ValueError as failed:
@@ -62,7 +65,8 @@ def faults_of(merged: Path) -> tuple[Mapping[str, str], ...]:
     problems = document.get("problems") if isinstance(document, dict) else None
     if not isinstance(problems, list):
         return ({"kind": "unreadable", "detail": "merged.json has no list of problems"},)
-    return tuple(_fault(problem) for problem in problems)
+    found = [_fault(p) for p in problems if not (isinstance(p, dict) and p.get("harmless") is True)]
+    return tuple(fault for fault in found if not (restricted and fault.get("kind") == "gap" and not fault.get("id")))
 
 
 def summary(night: Night, run_url: str) -> str:
