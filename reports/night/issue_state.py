@@ -11,6 +11,7 @@ from typing import Any
 MARKER = "<!-- cheap-inference-errata: nightly drift -->"
 BOT = "github-actions[bot]"
 _STATE = re.compile(r"<!-- state (\{[^<>]*\}) -->")
+_LIVE = re.compile(r"[<>@#`&]")  # what could end the comment, or be a mention in it
 # GitHub refuses a body above 65,536 characters; the text of a body has 40,000 of them (issue_text.py).
 STATE_CHARS = 20_000
 
@@ -68,7 +69,7 @@ def state_line(flags: Iterable[Flagged] | None) -> str:
     text = json.dumps({"flags": entries})
     if len(text) > STATE_CHARS:
         text = json.dumps({"flags": None})
-    return f"<!-- state {text.replace('<', chr(92) + 'u003c').replace('>', chr(92) + 'u003e')} -->"
+    return f"<!-- state {_LIVE.sub(lambda found: f'{chr(92)}u{ord(found[0]):04x}', text)} -->"
 
 
 def _entries(listed: object) -> list[Mapping[str, Any]]:
