@@ -1,4 +1,4 @@
-"""`.ci/nightly` end to end: three nights of one section that needs no model, what goes wrong in them, and GitHub's side."""
+"""`.ci/nightly` end to end: three nights of one section without a model, what goes wrong in them, GitHub's side."""
 
 from __future__ import annotations
 

@@ -236,3 +236,13 @@ def test_zizmor_finds_nothing_and_each_breach(mutated: Path, name: str, sound: s
     done = lint(command)
     assert done.returncode != 0
     assert audit in done.stdout
+
+
+def test_the_scripts_are_clean_and_an_unquoted_word_is_not(tmp_path: Path) -> None:
+    scripts = [str(SCRIPT), str(ROOT / ".ci" / "run")]
+    done = lint([tool("shellcheck"), *scripts])
+    assert done.returncode == 0, done.stdout
+    (tmp_path / "wrong").write_text(
+        SCRIPT.read_text(encoding="utf-8").replace('"$1" = gpu', "$1 = gpu", 1), encoding="utf-8"
+    )
+    assert lint([tool("shellcheck"), str(tmp_path / "wrong")]).returncode == 1
