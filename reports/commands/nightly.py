@@ -78,8 +78,8 @@ def _verdict(given: argparse.Namespace) -> int:
     legs = tuple(read_leg(given.night / "legs", name) for name in given.leg)
     faults = faults_of(given.night / "merged", given.restricted)
     night = Night(legs, read_joined(given.night / "drift.json"), faults, _steps(given.step))
+    say(f"night: {night.headline}")  # before the file, for which the disk may be too full
     (given.night / "summary.md").write_text(summary(night, given.run_url), encoding="utf-8")
-    say(f"night: {night.headline}")
     return FINDINGS if night.red or night.amber else OK
 
 
