@@ -1,4 +1,4 @@
-"""Several subjects, drift, history and problems of merging: each is seen for what it is, and nothing turns green by it."""
+"""Several subjects, drift, history, problems of merging: each is seen for what it is, and none turns a page green."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reports.render.drift_marks import with_drift
 from reports.render.history import MOST_NIGHTS, with_history
 from reports.render.load import load_page
 from reports.render.merged import merged_page
-from reports.render.model import DRIFT_MARKS
+from reports.render.model import DRIFT_MARKS, Nights
 from reports.render.page_model import Page
 from reports.render.reading import page as read_page
 from reports.render.sentences import headline, reproduce
@@ -28,7 +28,7 @@ EN = Words("en")
 
 def document(**claims: Any) -> dict[str, Any]:
     """The same claims on two subjects; a list of two differs between them."""
-    one, two = columns = list(subjects(2))
+    columns = list(subjects(2))
     cells = {
         key.replace("__", "."): dict(zip(columns, told if isinstance(told, list) else [told, told], strict=True))
         for key, told in claims.items()
@@ -178,8 +178,6 @@ def test_nights_are_followed_by_the_deciding_figure_with_changes_in_words(tmp_pa
 def test_gaps_and_level_figures_are_drawn() -> None:
     told = merged(1, 1)
     claim = merged_page(told).claims[0]
-    from reports.render.model import Nights
-
     level = replace(claim, nights=Nights(("d",) * 3, ("HOLDS",) * 3, "f", (2.0, None, 2.0))).nights
     assert level is not None and sparkline(level, EN).course == "l-l"
 
