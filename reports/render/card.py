@@ -168,7 +168,7 @@ def _facts(cells: Cells, page: Page, w: Words) -> list[Fact]:
     """What each subject says; what all of them say has no letters."""
     told: list[tuple[str, str, Callable[[Claim], Any]]] = [
         ("ui.error", "list", lambda c: tuple(sentences.defects(c, w))),
-        ("ui.reason", "english", lambda c: c.reason),
+        ("ui.reason", "english", _reason),
         ("ui.condition", "english", lambda c: c.condition),
         ("ui.on_record", "text", lambda c: _record(c, w)),
         ("ui.notes", "notes", lambda c: c.notes),
@@ -189,6 +189,11 @@ def _facts(cells: Cells, page: Page, w: Words) -> list[Fact]:
 def _said(cells: Cells, read: Callable[[Claim], Any]) -> list[tuple[str, Any]]:
     """Who says what, of those that say anything."""
     return [(who, value) for who, value in ((who, read(claim)) for who, claim in cells) if value]
+
+
+def _reason(claim: Claim) -> str:
+    """Why there is no verdict, or another one; that of a verdict as recorded stands beside its figures."""
+    return "" if claim.measured and claim.outcome == "as-recorded" else claim.reason
 
 
 def _record(claim: Claim, w: Words) -> str:

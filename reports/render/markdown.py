@@ -114,7 +114,7 @@ def top(page: Page, w: Words, most: int | None = None) -> list[str]:
     """Headline, warnings, what to look at (`most` of it), on what it was measured, and the counts."""
     lines = [f"# {w('ui.title')}", "", *sentences.lede(page, w), "", f"**{escape(sentences.headline(page, w))}**", ""]
     lines += [f"> {escape(w('warning.' + key, detail=detail))}\n" for key, detail in page.warnings]
-    look = [_look(c, page, w) for c in (*page.with_outcome("changed"), *page.errors, *page.missing, *page.flagged)]
+    look = [_look(*found, w) for found in sentences.to_look_at(page, w)]
     look += [_problem(p, w) for p in page.problems]
     rest = [f"- … {w('ui.more', n=len(look) - most)}"] if most is not None and len(look) > most else []
     counts = [[f"{SYMBOLS[key]} {w('verdict.' + key)}", str(n)] for key, n in page.counts().items()]
@@ -127,11 +127,8 @@ def _if(rows: list[list[str]], head: list[str]) -> list[str]:
     return table(head, rows) if rows else []
 
 
-def _look(claim: Claim, page: Page, w: Words) -> str:
-    what = sentences.record_line(claim, w) if claim.is_news else sentences.why_not(claim, w)
-    if claim.is_flagged and not claim.is_news:
-        what = sentences.drift_line(claim, w)
-    return f"- {_verdict(claim, w)} {code(claim.id)} {page.letter(claim)}".rstrip() + f": {escape(what)}"
+def _look(claim: Claim, letters: str, said: str, w: Words) -> str:
+    return f"- {_verdict(claim, w)} {code(claim.id)} {letters}".rstrip() + f": {escape(said)}"
 
 
 def _problem(problem: Problem, w: Words) -> str:

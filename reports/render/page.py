@@ -104,10 +104,10 @@ def _vocabulary(page: Page, w: Words) -> dict[str, Any]:
     """What the templates may call."""
     told: dict[str, Any] = {
         name: partial(getattr(sentences, name), w=w)
-        for name in ("says", "erratum", "why_not", "record_line", "drift_line", "measured_briefly", "subject_name")
+        for name in ("says", "erratum", "why_not", "record_line", "measured_briefly", "subject_name")
     }
     rows = {row.lead.id: row for row in page.rows}
-    look = [*page.with_outcome("changed"), *page.errors, *page.missing, *page.flagged]
+    look = sentences.to_look_at(page, w)
     selects = _selects(page, w)
     verdicts = next((found for name, _, found in selects if name == "verdict"), [])
     drift = next((found for name, _, found in selects if name == "drift"), [])

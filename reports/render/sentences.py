@@ -64,10 +64,24 @@ def lede(page: Page, w: Words) -> list[str]:
     """How many statements need a correction, and how many were in the run at all, and measured."""
     total, measured = len(page.claims), page.num_measured
     lines = [w("ui.lede_errata", wrong=page.num_errata, n=len(page.rows))] if page.num_errata else []
-    told = {"measured": measured, "unmeasured": total - measured}
+    told = {"measured": figures.number(measured, w), "unmeasured": figures.number(total - measured, w)}
     if len(page.subjects) > 1:
         return [*lines, w("ui.lede_subjects", n=len(page.subjects), **told)]
     return [*lines, w("ui.lede", n=total, **told)]
+
+
+def to_look_at(page: Page, w: Words) -> list[tuple[Claim, str, str]]:
+    """What makes the page red: a claim, the subjects that say the same of it, and what they say."""
+    found: dict[tuple[str, str], list[Claim]] = {}
+    for claim in (*page.with_outcome("changed"), *page.errors, *page.missing, *page.flagged):
+        found.setdefault((claim.id, _to_look_at(claim, w)), []).append(claim)
+    return [(claims[0], " ".join(map(page.letter, claims)), said) for (_, said), claims in found.items()]
+
+
+def _to_look_at(claim: Claim, w: Words) -> str:
+    if claim.is_news:
+        return f"{record_line(claim, w)}, {w.name('verdict', claim.category)}"
+    return drift_line(claim, w) if claim.is_flagged and claim.measured else why_not(claim, w)
 
 
 def defects(claim: Claim, w: Words) -> list[str]:

@@ -85,7 +85,8 @@ def _shared(writer: Writer, number: int) -> Raw:
     told = {"notes": [writer.words(90)], "protocol": protocol, "warrant": warrant, "needs": ["trained"]}
     test = f"claims/test_{number % 12}.py::test_{writer.words(20)[:-1].replace(' ', '_')}"
     figures = {name: _figure(writer, why.get(name), verdict, place) for place, name in enumerate(names)}
-    return entry(verdict, aspects=figures, test=test, **words, **told)
+    section = SECTIONS[number % len(SECTIONS)]
+    return entry(verdict, section=section, aspects=figures, test=test, **words, **told)
 
 
 def _figure(writer: Writer, why: str | None, verdict: str, place: int) -> Raw:

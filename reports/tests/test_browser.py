@@ -117,7 +117,7 @@ def test_search_and_filters_combine_and_are_counted(show: Open, small: Path) -> 
 def test_every_filter_narrows_what_the_others_left(show: Open, large: Path) -> None:
     page = show(large)
     counts = [len(visible(page))]
-    for name, value in (("section", "3"), ("verdict", "REFUTED"), ("warrant", "sampled"), ("drift", "steady")):
+    for name, value in (("section", "4"), ("verdict", "CONDITIONAL"), ("warrant", "sampled"), ("drift", "steady")):
         page.select_option(f"#{name}", value)
         counts.append(len(visible(page)))
     assert counts[0] == 300 and counts == sorted(counts, reverse=True) and counts[1] == 25 and 0 < counts[-1] < 25
@@ -209,7 +209,7 @@ def test_without_javascript_errata_and_rows_can_be_read(show: Open, small: Path)
 def test_300_rows_open_quickly(
     show: Open, large: Path, record_property: Callable[[str, object], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Measured and reported; the budget of one second is looked at in the report, and not asserted on a busy machine."""
+    """Measured and reported; the budget of one second is not asserted on a machine that others use."""
     page = show(large)
     spent = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
     record_property("page_load_ms", spent)
@@ -219,7 +219,8 @@ def test_300_rows_open_quickly(
 
 
 HOSTILE_STRINGS = (
-    HOSTILE, "]]>", "</script><script>alert(2)</script>", "\u202egnol", "x" * 10_000, "👩‍🔬🧪" * 20, "<!--", "\ue000a\ue001b\ue002",
+    HOSTILE, "]]>", "</script><script>alert(2)</script>", "\u202egnol", "x" * 10_000, "👩‍🔬🧪" * 20, "<!--",
+    "\ue000a\ue001b\ue002",
 )  # fmt: skip
 
 

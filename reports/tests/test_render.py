@@ -87,7 +87,8 @@ def test_every_claim_of_the_input_has_one_row(lang: str, tmp_path: Path) -> None
 def test_every_category_is_counted_from_the_claims() -> None:
     page = read_page(summary(everything()))
     assert page.counts() == {
-        "HOLDS": 4, "CONDITIONAL": 1, "REFUTED": 4, "UNRESOLVED": 1, "NOT_MEASURED": 2, "error": 1, "missing": 0, "pending": 1,
+        "HOLDS": 4, "CONDITIONAL": 1, "REFUTED": 4, "UNRESOLVED": 1, "NOT_MEASURED": 2, "error": 1, "missing": 0,
+        "pending": 1,
     }  # fmt: skip
     assert sum(page.counts().values()) == len(everything())
     assert not page.warnings
