@@ -12,7 +12,7 @@ from reports.plots import Axis, Curve, Plot, PlotError, plot_from_json
 from reports.render.model import MISSING, OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, Note, Published
 from reports.render.page_model import ModelFacts, Page, Subject
 from reports.tables import Cell, Column, Table, TableError, table_from_json
-from reports.verdict import Outcome, Verdict, outcome_of
+from reports.verdict import Outcome, Verdict, as_far_as_decided, combine, outcome_of
 
 # Control characters and bidirectional overrides can make a line read differently from what it says; the last four are
 # how `words.Bilingual` marks a text in two languages.
@@ -147,14 +147,23 @@ def _contradictions(verdict: str | None, on_record: str | None, outcome: str, as
     if outcome_of(Verdict(verdict), record, moved) is not follows:
         yield "mismatch", f"{outcome}, {verdict}, {on_record or '?'}"
     if verdict in SEVERITY:
-        yield from _against_aspects(SEVERITY[verdict], aspects)
+        yield from _against_aspects(Verdict(verdict), record, aspects)
 
 
-def _against_aspects(severity: int, aspects: list[Aspect]) -> Iterator[Note]:
-    decided = {a.name: SEVERITY[a.verdict] for a in aspects if a.verdict in SEVERITY}
+def _against_aspects(verdict: Verdict, on_record: Verdict | None, aspects: list[Aspect]) -> Iterator[Note]:
+    decided = {a.name: Verdict(a.verdict) for a in aspects if a.verdict in SEVERITY}
     if not decided:
         yield "unbacked", ""
-    yield from (("better", name) for name, rank in decided.items() if rank > severity)
+    if verdict is Verdict.UNRESOLVED and _left_open(decided, on_record, aspects):
+        return
+    yield from (("better", name) for name, found in decided.items() if SEVERITY[found] > SEVERITY[verdict])
+
+
+def _left_open(decided: Mapping[str, Verdict], on_record: Verdict | None, aspects: list[Aspect]) -> bool:
+    """Whether a run says UNRESOLVED because the figure that made the verdict on record was not decided."""
+    known = {a.name: Verdict(a.on_record) for a in aspects if a.on_record in VERDICTS}
+    pairs = [(found, known.get(name)) for name, found in decided.items()]
+    return as_far_as_decided(combine(decided.values()), on_record, pairs) is Verdict.UNRESOLVED
 
 
 def claim(claim_id: str, raw: object) -> Claim:

@@ -117,3 +117,15 @@ def test_interrupted_or_partial_run_is_not_green(tmp_path: Path) -> None:
 def test_transferred_is_said_of_what_holds_only(tmp_path: Path) -> None:
     assert "transferred" in Elements(one(entry(transferred=True), tmp_path)[0]).text
     assert "transferred" not in Elements(one(refuted(transferred=True), tmp_path)[0]).text
+
+
+@pytest.mark.parametrize(
+    ("refuted_on_record", "sound"),
+    [("REFUTED", True), ("HOLDS", False)],  # the figure left open used to make the verdict; or a milder one did not
+)
+def test_a_statement_left_open_by_the_figure_that_decided_it_is_no_contradiction(
+    refuted_on_record: str, sound: bool
+) -> None:
+    worse, left_open = aspect("CONDITIONAL", on_record="CONDITIONAL"), aspect("UNRESOLVED", on_record=refuted_on_record)
+    raw = entry("UNRESOLVED", on_record="REFUTED", outcome="unresolved", aspects={"a": worse, "b": left_open})
+    assert (read_claim("a.a", raw).category == "UNRESOLVED") is sound
