@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from reports.tests.samples import opened
+
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestAssertRewriteWarning")
 
 STATEMENT = """
@@ -190,7 +192,7 @@ def test_a_table_reaches_record_and_pages_also_from_a_worker(toys, workers):
     (table,) = record_of(toys, "one")["tables"]
     assert table["rows"] == [["a|b", {"value": 12.9, "low": 12.4, "high": 13.5}], ["c", None]]
     assert "| a\\|b | 12.9 (12.4 – 13.5) |" in (toys.folder / "report.md").read_text(encoding="utf-8")
-    assert "<figcaption>costs</figcaption>" in (toys.folder / "report.html").read_text(encoding="utf-8")
+    assert "<figcaption>costs</figcaption>" in opened((toys.folder / "report.html").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("rows", ['[["a"]]', '[["a", float("nan")]]'])
