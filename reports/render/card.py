@@ -192,8 +192,9 @@ def _said(cells: Cells, read: Callable[[Claim], Any]) -> list[tuple[str, Any]]:
 
 
 def _reason(claim: Claim) -> str:
-    """Why there is no verdict, or another one; that of a verdict as recorded stands beside its figures."""
-    return "" if claim.measured and claim.outcome == "as-recorded" else claim.reason
+    """Why there is no verdict, or this one, unless that is no more than what stands beside its figures."""
+    beside = "; ".join(f"{a.name}: {a.reason}" for a in claim.aspects if a.verdict == claim.verdict and a.reason)
+    return "" if claim.reason == beside else claim.reason
 
 
 def _record(claim: Claim, w: Words) -> str:
