@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from reports.ledger import GIVEN, Figure, Ledger, Statement
 from reports.render import figures, sentences
 from reports.render.markdown import code, escape
-from reports.render.model import FAILING, FLIP_ORDER, STANDINGS, SYMBOLS, Aspect, Claim, Published
+from reports.render.model import FAILING, STANDINGS, SYMBOLS, Aspect, Claim, Published
+from reports.render.order import weightiest_first
 from reports.render.words import Words
 from reports.verdict import Verdict
 
@@ -31,9 +32,8 @@ def render_errata(ledger: Ledger, lang: str) -> str:
         w("errata.counts", wrong=len(found), n=len(ledger.statements), kinds=told), "",
     ]  # fmt: skip
     for kind, claims in counts.items():
-        ordered = sorted(claims, key=lambda c: FLIP_ORDER.index(c.flip))
         lines += [f"## {w('standing.' + kind)} ({len(claims)})", "", w(f"standing_meaning.{kind}"), ""] * bool(claims)
-        lines += [line for claim in ordered for line in _told(claim, ledger.statements[claim.id], w)]
+        lines += [line for claim in weightiest_first(claims) for line in _told(claim, ledger.statements[claim.id], w)]
     return "\n".join(lines)
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from reports.render.model import CATEGORIES, CAUTIONS, FAILING, FLIP_ORDER, MISSING, STANDINGS, Claim, Note
+from reports.render.model import CATEGORIES, CAUTIONS, FAILING, MISSING, STANDINGS, Claim, Note
+from reports.render.order import weightiest_first
 
 KINDS = (*STANDINGS, "unjudged", "unseen")
 HARMLESS = ("duplicate",)  # the same record twice: said, and no reason to doubt it
@@ -132,7 +133,7 @@ class Page:
     def errata(self, kind: str) -> list[Claim]:
         """The errata of one kind, a statement once, those that flip a conclusion first."""
         found = [row.lead for row in self.rows if row.lead.erratum_kind == kind]
-        return sorted(found, key=lambda c: FLIP_ORDER.index(c.flip))
+        return weightiest_first(found)
 
     @property
     def num_errata(self) -> int:
