@@ -9,8 +9,6 @@ import time
 import numpy  # noqa: F401  # pytester forgets what a run inside it imported, and numpy cannot be loaded twice
 import pytest
 
-from reports.tests.samples import opened
-
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestAssertRewriteWarning")
 
 STATEMENT = """
@@ -191,6 +189,8 @@ TABLE_IMPORTS = "import numpy\nfrom reports.tables import Column\n"
 
 @pytest.mark.parametrize("workers", [[], ["-n1"]])
 def test_a_table_reaches_record_and_pages_also_from_a_worker(toys, workers):
+    from reports.tests.samples import opened
+
     toys(statement("one"), TABLE_IMPORTS + test_body("one", TABLE), *workers).assert_outcomes(passed=1)
     (table,) = record_of(toys, "one")["tables"]
     assert table["rows"] == [["a|b", {"value": 12.9, "low": 12.4, "high": 13.5}], ["c", None]]
