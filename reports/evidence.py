@@ -12,6 +12,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+# Beside the records: what a run writes, and what `build` adds.
+_OF_A_RUN = ("collected.json", "summary.json", "report.html", "report.md")
+_OF_A_RUN += ("summary.md", "claims.json", "junit.xml", "badge.svg", "drift.json")
 _SAFE_ID = re.compile(r"[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)+")  # 1.6 may stand in it, two dots in a row not
 
 
@@ -84,5 +87,5 @@ class EvidenceFolder:
         """Remove what an earlier run left: called when this run's first claim starts, and not for a run of none."""
         for stale in [*self.folder.glob("records/*.json"), *self.folder.glob("records/.*.part")]:
             stale.unlink(missing_ok=True)
-        for name in ("collected.json", "summary.json", "report.html", "report.md"):
+        for name in _OF_A_RUN:
             (self.folder / name).unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from reports.scaling_out import (
     worker_of,
 )
 from reports.subject import SubjectHooks
-from reports.terminal import summary_lines
+from reports.terminal import line_width, summary_lines
 from reports.verdict import Outcome
 
 RUN = pytest.StashKey[ClaimsRun]()
@@ -204,7 +203,7 @@ class Recorder:
         if not self.run.records:
             return
         terminalreporter.section("the chapter, checked")
-        for line, markup in summary_lines(self.run.summary(), shutil.get_terminal_size().columns):
+        for line, markup in summary_lines(self.run.summary(), line_width(terminalreporter.isatty)):
             terminalreporter.write_line(line, **markup)
         for page in self.pages:
             terminalreporter.write_line(f"report: {_shown(page, self.config)}")

@@ -20,7 +20,7 @@ from reports.drift.files import Refused
 from reports.drift.fingerprint import Fingerprint, model_print
 from reports.drift.leaves import Leaf, Plain
 from reports.merge.strict import DOCUMENT_BYTES, Damaged, finite, json_files, read_json, shown
-from reports.merge.subjects import machine_of
+from reports.subject_key import machine_of
 
 SCHEMA = 1
 

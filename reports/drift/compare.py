@@ -16,7 +16,7 @@ from reports.drift.rerun import Rerun, usable
 from reports.drift.rows import COMPARED, FINDINGS, FLAGS, Row, Status, worst
 from reports.drift.rules import Judge, Plain, compare_figures, flipped
 from reports.merge.strict import shown
-from reports.merge.subjects import machine_of
+from reports.subject_key import machine_of
 
 SCHEMA = 1
 # The claim that is open most often was so in 3 of ten quiet repeats (2026-11-30): 30 nights have a run of seven by

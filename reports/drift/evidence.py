@@ -20,8 +20,8 @@ from reports.merge.cells import Entry, settle
 from reports.merge.parts import Part
 from reports.merge.shards import read_folder
 from reports.merge.strict import shown
-from reports.merge.subjects import machine_of
 from reports.records import Record
+from reports.subject_key import machine_of
 
 DECIDED = frozenset({"HOLDS", "CONDITIONAL", "REFUTED"})
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from reports.merge.parts import canonical
 from reports.merge.strict import finite, shown
-from reports.merge.subjects import UNKNOWN_MACHINE
+from reports.subject_key import UNKNOWN_MACHINE
 
 # fp32 rounds to 2**-24. A sum of 4,864 products (the longest row here) walks some sqrt(4864) = 70 of these, and a pass
 # goes through 168 matrices: sqrt(168) = 13 of those. 70 * 13 * 2**-24 = 5.4e-5, the next power of two. Measured

@@ -9,9 +9,9 @@ from typing import Any
 from reports.merge.parts import Part, canonical
 from reports.merge.problems import Problem
 from reports.merge.strict import shown
-from reports.merge.subjects import machine_class, machine_name, machine_of
 from reports.provenance import PACKAGES
 from reports.records import Record
+from reports.subject_key import machine_class, machine_name, machine_of
 
 _OF_RUNS = ("commit", "python", *PACKAGES)
 _OF_MODELS = ("digest", "device")

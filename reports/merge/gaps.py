@@ -9,8 +9,8 @@ from reports.ledger import Ledger
 from reports.merge.parts import Part
 from reports.merge.problems import Problem
 from reports.merge.strict import shown
-from reports.merge.subjects import NO_MODEL, machine_of
 from reports.records import Record
+from reports.subject_key import NO_MODEL, machine_of
 
 _LISTED = 12  # ids of a section that are listed before they are only counted
 Ended = Mapping[str, set[str]]  # claim id → the subjects that have a sound record of it

@@ -12,9 +12,9 @@ from reports.merge.cells import Entry, settle
 from reports.merge.gaps import gaps, not_collected, unknown, without_gpu
 from reports.merge.parts import Part, canonical
 from reports.merge.problems import Problem
-from reports.merge.subjects import machine_class, machine_name, machine_of, model_name
 from reports.records import SCHEMA, Record, error_record
 from reports.subject import NOTHING
+from reports.subject_key import machine_class, machine_name, machine_of, model_name
 
 Claims = dict[str, dict[str, Record]]  # claim id → subject → row
 

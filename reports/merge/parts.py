@@ -11,8 +11,8 @@ from typing import Any
 
 from reports.merge.soundness import check_record, usable_id
 from reports.merge.strict import Damaged, check_values, shown
-from reports.merge.subjects import machine_class, subject_key
 from reports.records import SCHEMA, Record
+from reports.subject_key import machine_class, subject_key
 
 Damage = tuple[str, str]  # what is damaged, and how; both printable and short
 

@@ -11,6 +11,7 @@ from typing import Any
 from reports.plots import Axis, Curve, Plot, PlotError, plot_from_json
 from reports.render.model import MISSING, OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, Note, Published
 from reports.render.page_model import ModelFacts, Page, Subject
+from reports.subject_key import subject_key
 from reports.tables import Cell, Column, Table, TableError, table_from_json
 from reports.verdict import Outcome, Verdict, as_far_as_decided, combine, outcome_of
 
@@ -219,14 +220,6 @@ def machine_class(run: Mapping[str, object]) -> str:
     return text(mapping(run.get("machine")).get("class"))
 
 
-def subject_key(found: ModelFacts | None, machine: str) -> str:
-    """What was measured on what, as one word: model, its number format unless float32, machine class."""
-    name = "no-model"
-    if found is not None:
-        name = (found.slug or "unknown") + (f"-{found.dtype}" if found.dtype not in ("", "float32") else "")
-    return f"{name}@{machine or 'unknown'}"
-
-
 def _count_warnings(raw: object, page: Page) -> list[Note]:
     """The file's own counts are checked, never believed. Damaged entries are counted as errors only here."""
     counts = page.counts()
@@ -252,7 +245,8 @@ def page(summary: Mapping[str, object], complete: bool = True, warnings: tuple[N
     bad = [("malformed", key) for key, kind in expected.items() if not isinstance(summary.get(key), kind)]
     run = dict(mapping(summary.get("run")))
     tested, machine = model(summary.get("model")), machine_class(run)
-    subject = Subject(subject_key(tested, machine), tested, machine, (run,))
+    key = subject_key(tested and {"slug": tested.slug or None, "dtype": tested.dtype}, machine)
+    subject = Subject(key, tested, machine, (run,))
     entries = mapping(summary.get("claims"))
     claims = [replace(claim(str(name), raw), subject=subject.key) for name, raw in entries.items()]
     gaps = sorted({text(name) for name in items(run.get("collected"))} - {c.id for c in claims})
