@@ -13,8 +13,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 # Beside the records: what a run writes, and what `build` adds.
-_OF_A_RUN = ("collected.json", "summary.json", "report.html", "report.md")
-_OF_A_RUN += ("summary.md", "claims.json", "junit.xml", "badge.svg", "drift.json")
+_OF_A_RUN = (
+    "collected.json", "summary.json", "report.html", "report.md",
+    "summary.md", "claims.json", "junit.xml", "badge.svg", "drift.json",
+)  # fmt: skip
 _SAFE_ID = re.compile(r"[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)+")  # 1.6 may stand in it, two dots in a row not
 
 

@@ -203,7 +203,7 @@ class Recorder:
         if not self.run.records:
             return
         terminalreporter.section("the chapter, checked")
-        for line, markup in summary_lines(self.run.summary(), line_width(terminalreporter.isatty)):
+        for line, markup in summary_lines(self.run.summary(), line_width(terminalreporter.isatty())):
             terminalreporter.write_line(line, **markup)
         for page in self.pages:
             terminalreporter.write_line(f"report: {_shown(page, self.config)}")

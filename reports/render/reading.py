@@ -245,7 +245,7 @@ def page(summary: Mapping[str, object], complete: bool = True, warnings: tuple[N
     bad = [("malformed", key) for key, kind in expected.items() if not isinstance(summary.get(key), kind)]
     run = dict(mapping(summary.get("run")))
     tested, machine = model(summary.get("model")), machine_class(run)
-    key = subject_key(tested and {"slug": tested.slug or None, "dtype": tested.dtype}, machine)
+    key = subject_key({"slug": tested.slug or None, "dtype": tested.dtype} if tested else None, machine)
     subject = Subject(key, tested, machine, (run,))
     entries = mapping(summary.get("claims"))
     claims = [replace(claim(str(name), raw), subject=subject.key) for name, raw in entries.items()]
