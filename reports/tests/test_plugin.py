@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import numpy  # noqa: F401  # pytester forgets what a run inside it imported, and numpy cannot be loaded twice
 import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestAssertRewriteWarning")
