@@ -55,6 +55,11 @@ def misprint(figure: str, value: str, *, slow: bool = False) -> pytest.MarkDecor
     return pytest.mark.control(Control(f"{figure} is {value} in the text", prints=(figure, value), slow=slow))
 
 
+def uncontrolled(reason: str) -> pytest.MarkDecorator:
+    """Say why nothing can be planted: the statement is not executed here at all."""
+    return pytest.mark.uncontrolled(reason)
+
+
 def controls_of(marks: Iterator[pytest.Mark]) -> list[Control]:
     """The registered controls in the order in which they are read."""
     return [mark.args[0] for mark in marks][::-1]

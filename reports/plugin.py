@@ -49,6 +49,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "claim(id): ties a test to a statement of the ledger")
     config.addinivalue_line("markers", "control(fault): a planted fault under which the claim must go red")
+    config.addinivalue_line("markers", "uncontrolled(reason): nothing can be planted in this claim")
 
 
 @pytest.hookimpl(tryfirst=True)
