@@ -5,6 +5,7 @@ pytest_plugins = [
     "reports.plugin",
     "fixtures.device",
     "fixtures.progress",
+    "fixtures.pace",
     "fixtures.model",
     "fixtures.chapter",
     "fixtures.residual_stream",

@@ -13,6 +13,8 @@ from lib.cache_bytes import cache_shape, filled_cache, kv_bytes_per_token, stora
 from lib.intervals import printed
 from lib.units import in_unit, stated_bytes
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
+from reports.plants import scaled
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -27,12 +29,16 @@ CONTEXTS = (2, 64, 1_024, 32_768)
 
 
 @claim("cache-size.formula-12288")
+@control("keys alone are counted", "kv_bytes_per_token", scaled(0.5))
+@misprint("bytes_per_token", "12,289")
 def test_formula_12288(claim: Claim) -> None:
     """The formula with the numbers the chapter gives; no tensors here, see allocator-295 for those."""
     claim.measured("bytes_per_token", kv_bytes_per_token(layers=24, kv_heads=2, head_dim=64, dtype_bytes=FP16))
 
 
 @claim("cache-size.allocator-295")
+@control("one layer's storage is counted twice", "storage_bytes", scaled(25 / 24))
+@misprint("bytes", "3,624,961")
 def test_allocator_295(claim: Claim, model: PreTrainedModel) -> None:
     """This model cast to fp16, 295 random tokens, one prefill: shapes, and bytes of the storages behind the tensors."""
     import torch

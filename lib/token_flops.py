@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -23,6 +24,11 @@ class TokenFlops:
         self._tokens = self._rows = 0
         self._hooks: list[object] = []
 
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self._model.device
+
     def __enter__(self) -> TokenFlops:
         self._hooks = [
             self._model.get_input_embeddings().register_forward_pre_hook(self._enter_tokens),
@@ -35,6 +41,10 @@ class TokenFlops:
     ) -> None:
         for hook in self._hooks:
             hook.remove()  # type: ignore[attr-defined]
+
+    def __deepcopy__(self, memo: dict[int, object]) -> TokenFlops:
+        """A copy of the model, in another format or with other weights, has as many: its passes count here as well."""
+        return self
 
     def total(self, more_rows: int = 0) -> int:
         """FLOPs so far; `more_rows` logit rows were computed beside the output embedding's module."""

@@ -45,6 +45,7 @@ class Claim:
     def __init__(self, statement: Statement, abilities: frozenset[str]) -> None:
         self.statement = statement
         self.aspects: dict[str, Aspect] = {}
+        self.values: dict[str, Measured] = {}
         self.notes: list[str] = []
         self.tables: list[Table] = []
         self.plots: list[Plot] = []
@@ -58,6 +59,7 @@ class Claim:
         if name in self.aspects:
             raise ValueError(f"{self.statement.id}: {name!r} measured twice")
         self.aspects[name] = context(name, value, unit) if figure is None else self._judge(figure, value)
+        self.values[name] = value
 
     def settles(self, name: str, value: Measured) -> bool:
         """Whether this value would decide a declared figure: for measurements that go on until they do."""

@@ -85,6 +85,10 @@ class EvidenceFolder:
         """Store the summary of the run."""
         write_json(self.folder / "summary.json", summary)
 
+    def write_controls(self, controls: Mapping[str, Any]) -> None:
+        """Store what planted faults did to the claims."""
+        write_json(self.folder / "controls.json", controls)
+
     def clear(self) -> None:
         """Remove what an earlier run left: called when this run's first claim starts, and not for a run of none."""
         for stale in [*self.folder.glob("records/*.json"), *self.folder.glob("records/.*.part")]:

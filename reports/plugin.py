@@ -10,6 +10,16 @@ import pytest
 
 from reports.benchmark_run import BenchmarkRun, asked_for, prepare
 from reports.claim import Claim
+from reports.control_run import (
+    Row,
+    as_printed,
+    deselect_others,
+    faults_of,
+    is_control,
+    parametrize,
+    raise_control_outcome,
+    row_of,
+)
 from reports.evidence import EvidenceInUse
 from reports.ledger import LedgerError
 from reports.run import ClaimsRun, raise_outcome
@@ -23,17 +33,20 @@ from reports.scaling_out import (
     worker_of,
 )
 from reports.subject import SubjectHooks
-from reports.terminal import line_width, summary_lines
+from reports.terminal import control_lines, line_width, summary_lines
 from reports.verdict import Outcome
 
 RUN = pytest.StashKey[ClaimsRun]()
 CLAIM = pytest.StashKey[Claim]()
 SETTLED = pytest.StashKey[dict[str, Any]]()
+CONTROL = pytest.StashKey[Row]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("claims")
     group.addoption("--evidence", metavar="DIR", help="folder for this run's records (default reports/out/latest)")
+    help_text = "run every claim under its planted faults instead: the fast ones, or all"
+    group.addoption("--controls", nargs="?", const="fast", choices=("fast", "all"), help=help_text)
     parser.addini("claims_dir", "folder of ledgers and claims", type="string", default="claims")
 
 
@@ -43,6 +56,8 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "claim(id): ties a test to a statement of the ledger")
+    config.addinivalue_line("markers", "control(fault): a planted fault under which the claim must go red")
+    config.addinivalue_line("markers", "uncontrolled(reason): nothing can be planted in this claim")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -81,6 +96,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     run = config.stash.get(RUN, None)
+    if config.getoption("--controls"):
+        deselect_others(config, items)
     for item in items if run else ():
         statement = run.statement_of(item) if run else None
         if statement is not None:
@@ -106,6 +123,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["claims_run"] = run.own_facts()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    asked = metafunc.config.getoption("--controls")
+    if asked:
+        parametrize(metafunc, with_slow=asked == "all")
+
+
 @pytest.fixture
 def claim(request: pytest.FixtureRequest) -> Claim:
     """The recorder of the statement that this test is tied to."""
@@ -113,7 +136,7 @@ def claim(request: pytest.FixtureRequest) -> Claim:
     statement = run.statement_of(item)
     if statement is None:
         raise LookupError("the claim fixture needs @claim(id) on the test")
-    recorder = Claim(statement, run.subject_for(statement).abilities)
+    recorder = Claim(as_printed(item, statement), run.subject_for(statement).abilities)
     item.stash[CLAIM] = recorder
     return recorder
 
@@ -128,18 +151,26 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    yield
+    with faults_of(item):
+        yield
     claim_of_item = item.stash.get(CLAIM, None)
-    if claim_of_item is not None:
-        item.stash[SETTLED] = item.config.stash[RUN].settle(claim_of_item)
-        raise_outcome(item.stash[SETTLED])
+    if claim_of_item is None:
+        return
+    record = item.stash[SETTLED] = item.config.stash[RUN].settle(claim_of_item)
+    if is_control(item):
+        row = item.stash[CONTROL] = row_of(item, claim_of_item, record)
+        raise_control_outcome(row)
+    else:
+        raise_outcome(record)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     run = item.config.stash.get(RUN, None)
-    if run is not None:
+    if is_control(item):
+        report.control = item.stash.get(CONTROL, None) if report.when == "call" else None  # type: ignore[attr-defined]
+    elif run is not None:
         report.claim = run.record_of(item, report, item.stash.get(SETTLED, None))  # type: ignore[attr-defined]
     return report
 
@@ -184,7 +215,9 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         record = getattr(report, "claim", None)
-        if record:
+        if getattr(report, "control", None):
+            self.run.controls.append(report.control)
+        elif record:
             self.run.add(record, worker_of(report))
         elif report.failed:
             self.run.add_crash(report.nodeid, str(report.longrepr), worker_of(report))
@@ -195,11 +228,14 @@ class Recorder:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         if self.run.records:
             self.pages = self.run.finish(interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
+        self.run.finish_controls()
         if self.run.records and not self.run.measured_anything():
             session.exitstatus = session.exitstatus or pytest.ExitCode.NO_TESTS_COLLECTED
         self.run.evidence.close()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line, markup in control_lines(self.run.controls):
+            terminalreporter.write_line(line, **markup)
         if not self.run.records:
             return
         terminalreporter.section("the chapter, checked")

@@ -40,6 +40,7 @@ class ClaimsRun:
         self.collections: dict[str, frozenset[str]] = {}  # by worker; "" is this process
         self.workers: dict[str, dict[str, Any]] = {}  # what each worker said of itself
         self._machines: dict[str, str] = {}  # by worker, from its records
+        self.controls: list[dict[str, Any]] = []
         self.started = datetime.now(UTC)
         self._clock_start = time.monotonic()
         self._begun = False
@@ -153,6 +154,11 @@ class ClaimsRun:
         summary["run"]["interrupted"] = interrupted
         self.evidence.write_summary(summary)
         return write_pages(summary, self.evidence.folder)
+
+    def finish_controls(self) -> None:
+        """Store what the planted faults did, if any were planted."""
+        if self.controls:
+            self.evidence.write_controls({"schema": SCHEMA, "run": self._facts(), "controls": self.controls})
 
     def measured_anything(self) -> bool:
         """Whether at least one claim ended in a verdict (an error counts: something ran)."""

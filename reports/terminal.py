@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from reports.render import sentences
 from reports.render.model import STANDINGS, Claim
@@ -43,6 +44,19 @@ def summary_lines(summary: Mapping[str, object], width: int | None) -> list[Line
         *_pending(page, w),
     ]
     return [(_cut(line, width), dict(markup)) for line, markup in lines]
+
+
+def control_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    """How many planted faults were seen, and each one that was not; nothing where none were planted."""
+    planted = [row for row in rows if row["control"] is not None]
+    if not planted:
+        return
+    missed = [row for row in planted if row["seen"] is False]
+    seen, claims = sum(row["seen"] is True for row in planted), len({row["id"] for row in planted})
+    told = f"{len(planted)} faults planted in {claims} claims: {seen} seen, {len(missed)} missed"
+    yield told + f", {len(planted) - seen - len(missed)} undecided", RED if missed else BOLD
+    for row in missed:
+        yield f"MISSED {row['id']}: {row['control']}", RED
 
 
 def _cut(line: str, width: int | None) -> str:
