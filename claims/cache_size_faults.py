@@ -1,4 +1,4 @@
-"""Faults to plant in the claims on the cache's size. Torch is imported where a tensor is needed, as in the claims."""
+"""Faults to plant in the claims on the cache's size. Transformers is imported where it is needed, as in the claims."""
 
 from __future__ import annotations
 

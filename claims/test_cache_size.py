@@ -9,21 +9,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING
 
-from claims.cache_size_faults import (
-    a_position_less_per_row,
-    decimal,
-    heads_and_positions_exchanged,
-    in_a_growing_cache,
-    no_projections,
-    not_cast,
-    once_per_shared_head,
-    one_slot_more,
-    padding_as_tokens,
-    shared_anyway,
-    single_head_twice,
-    three_heads_run,
-    without_last,
-)
+from claims import cache_size_faults as faults
 from lib.cache_bytes import cache_shape, filled_cache, kv_bytes_per_token, storage_bytes, tensor_shapes, view_bytes
 from lib.intervals import printed
 from lib.units import in_unit, stated_bytes
@@ -53,9 +39,9 @@ def test_formula_12288(claim: Claim) -> None:
 
 
 @claim("cache-size.allocator-295")
-@control("the values of the last layer are not counted", "lib.cache_bytes._tensors", without_last)
-@control("the cache is read with heads and positions exchanged", "tensor_shapes", heads_and_positions_exchanged)
-@control("the model runs in the format of its weights, fp32", "lib.slim_models.cast_copy", not_cast)
+@control("the values of the last layer are not counted", "lib.cache_bytes._tensors", faults.without_last)
+@control("the cache is read with heads and positions exchanged", "tensor_shapes", faults.heads_and_positions_exchanged)
+@control("the model runs in the format of its weights, fp32", "lib.slim_models.cast_copy", faults.not_cast)
 @misprint("bytes", "3,624,961")
 @misprint("tokens", "296")
 def test_allocator_295(claim: Claim, model: PreTrainedModel) -> None:
@@ -77,9 +63,11 @@ def test_allocator_295(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.exact-everywhere")
-@control("the values of the last layer are not counted", "lib.cache_bytes._tensors", without_last)
-@control("one position is lost in each row of a batch", "lib.cache_probes.storage_bytes", a_position_less_per_row)
-@control("all three kinds are the growing cache", "lib.cache_probes._held_after_step", in_a_growing_cache)
+@control("the values of the last layer are not counted", "lib.cache_bytes._tensors", faults.without_last)
+@control(
+    "one position is lost in each row of a batch", "lib.cache_probes.storage_bytes", faults.a_position_less_per_row
+)
+@control("all three kinds are the growing cache", "lib.cache_probes._held_after_step", faults.in_a_growing_cache)
 def test_exact_everywhere(claim: Claim, model: PreTrainedModel) -> None:
     """Batch × length × dtype on a small model with this cache, this model once, and two other kinds of cache."""
     from lib.cache_probes import PROMPT, WINDOW, held_at, held_by_kind, held_on_grid
@@ -94,8 +82,8 @@ def test_exact_everywhere(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.division-of-users")
-@control("padding counts as tokens", "lib.cache_probes.occupancy", padding_as_tokens)
-@control("every user has one slot more than tokens", "filled_cache", one_slot_more)
+@control("padding counts as tokens", "lib.cache_probes.occupancy", faults.padding_as_tokens)
+@control("every user has one slot more than tokens", "filled_cache", faults.one_slot_more)
 @misprint("tokens", "65,535")
 @misprint("megabytes", "769")
 def test_division_of_users(claim: Claim, model: PreTrainedModel) -> None:
@@ -117,9 +105,9 @@ def test_division_of_users(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.full-mha")
-@control("the values of the last layer are not counted", "lib.cache_bytes._tensors", without_last)
-@control("the full model keeps the shared heads", "lib.cache_probes.bytes_per_token_with", shared_anyway)
-@control("a KB is a thousand bytes", "in_unit", decimal)
+@control("the values of the last layer are not counted", "lib.cache_bytes._tensors", faults.without_last)
+@control("the full model keeps the shared heads", "lib.cache_probes.bytes_per_token_with", faults.shared_anyway)
+@control("a KB is a thousand bytes", "in_unit", faults.decimal)
 @misprint("query_heads", "15")
 @misprint("bytes_per_token", "86,017")
 @misprint("ratio", "6")
@@ -138,8 +126,8 @@ def test_full_mha(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.mqa-limit")
-@control("three heads for fourteen queries run, too", "lib.cache_probes.possible_kv_heads", three_heads_run)
-@control("a single head is kept twice", "lib.cache_probes.possible_kv_heads", single_head_twice)
+@control("three heads for fourteen queries run, too", "lib.cache_probes.possible_kv_heads", faults.three_heads_run)
+@control("a single head is kept twice", "lib.cache_probes.possible_kv_heads", faults.single_head_twice)
 def test_mqa_limit(claim: Claim, model: PreTrainedModel) -> None:
     """Every number of key-value heads up to one per query head: which ones run, and what they divide the cache by."""
     from lib.cache_probes import possible_kv_heads
@@ -153,8 +141,8 @@ def test_mqa_limit(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.no-arithmetic-bought")
-@control("the projections of keys and values are not counted", "lib.layer_macs.decode_step_macs", no_projections)
-@control("scores are counted once per shared head", "lib.layer_macs.decode_step_macs", once_per_shared_head)
+@control("the projections of keys and values are not counted", "lib.layer_macs.decode_step_macs", faults.no_projections)
+@control("scores are counted once per shared head", "lib.layer_macs.decode_step_macs", faults.once_per_shared_head)
 def test_no_arithmetic_bought(claim: Claim, model: PreTrainedModel) -> None:
     """Matrix products of one layer at its real width, one decoded token, counted per module: grouped against full."""
     from lib.layer_macs import saved_shares
@@ -178,7 +166,7 @@ def test_gqa_quality(claim: Claim) -> None:
 
 @claim("cache-size.seven-b-cache")
 @control("one layer too many is counted", "SEVEN_B_TOKEN", lambda size: size * 33 // 32)
-@control("a KB is a thousand bytes", "in_unit", decimal)
+@control("a KB is a thousand bytes", "in_unit", faults.decimal)
 @misprint("kib_per_token", "129")
 def test_seven_b_cache(claim: Claim) -> None:
     """The formula with the architecture the chapter names; the tensors of that shape are in the instrument's test."""
@@ -189,7 +177,7 @@ def test_seven_b_cache(claim: Claim) -> None:
 @claim("cache-size.cache-beats-weights")
 @control("keys alone are counted", "SEVEN_B_TOKEN", lambda size: size // 2)
 @control("the weights take four bytes each", "stated_bytes", scaled(2))
-@control("a GB is a thousand million bytes", "in_unit", decimal)
+@control("a GB is a thousand million bytes", "in_unit", faults.decimal)
 @misprint("weights_gb", "13.1")
 @misprint("crossover_tokens", "106,000")
 def test_cache_beats_weights(claim: Claim) -> None:

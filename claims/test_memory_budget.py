@@ -11,15 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from claims.memory_budget_faults import (
-    eight_percent,
-    factors_exchanged,
-    fits_any,
-    grouped_like_the_7b,
-    rows_exchanged,
-    set_aside_at_least,
-    without_decimal,
-)
+from claims import memory_budget_faults as faults
 from lib.budget import (
     Cell,
     ModelSize,
@@ -135,7 +127,7 @@ def table(reserve: int = RESERVE) -> list[Cell]:
 
 
 @claim("memory-budget.one-sum")
-@control("1.5 GiB are set aside even where nothing is", "resident_tokens", set_aside_at_least(RESERVE))
+@control("1.5 GiB are set aside even where nothing is", "resident_tokens", faults.set_aside_at_least(RESERVE))
 @control("one byte more is set aside than the three printed counts allow", "RESERVE", reads(1_610_643_969))
 @control("a GB of a card is a thousand million bytes", "GIB", reads(10**9))
 def test_one_sum(claim: Claim) -> None:
@@ -158,8 +150,8 @@ def test_one_sum(claim: Claim) -> None:
 @claim("memory-budget.budget-7b-13b-16gb")
 @control("a token that does not quite fit is counted", "resident_tokens", shifted(1))
 @control("the 13B's int8 weights are charged for scales, 16 bits per 128", "THIRTEEN_INT8", lambda size: size * 65 / 64)
-@control("the 13B shares its heads as the 7B does", "THIRTEEN_B", grouped_like_the_7b)
-@control("what explains the gap is exchanged with the rest of it", "context_gap", factors_exchanged)
+@control("the 13B shares its heads as the 7B does", "THIRTEEN_B", faults.grouped_like_the_7b)
+@control("what explains the gap is exchanged with the rest of it", "context_gap", faults.factors_exchanged)
 @misprint("tokens_7b", "65,379")
 @misprint("tokens_13b", "3,135")
 @misprint("gap", "22")
@@ -202,7 +194,7 @@ def test_budget_13b_8gb(claim: Claim) -> None:
 
 
 @claim("memory-budget.budget-tables")
-@control("the rows of the 7B and the 13B are mixed up", "table", rows_exchanged)
+@control("the rows of the 7B and the 13B are mixed up", "table", faults.rows_exchanged)
 @control("nothing is set aside", "table", lambda real: lambda: real(0))
 @control("a token that does not quite fit is counted", "lib.budget.resident_tokens", shifted(1))
 def test_budget_tables(claim: Claim) -> None:
@@ -219,9 +211,9 @@ def test_budget_tables(claim: Claim) -> None:
 
 
 @claim("memory-budget.units")
-@control("a unit counts as common when a single figure fits it", "common_conventions", fits_any)
-@control("digits may be eight percent off", "lib.units.stated_bytes", eight_percent)
-@control("the figures that only powers of 1000 give are overlooked", "BYTE_FIGURES", without_decimal)
+@control("a unit counts as common when a single figure fits it", "common_conventions", faults.fits_any)
+@control("digits may be eight percent off", "lib.units.stated_bytes", faults.eight_percent)
+@control("the figures that only powers of 1000 give are overlooked", "BYTE_FIGURES", faults.without_decimal)
 def test_units(claim: Claim) -> None:
     """Every byte figure of the chapter against the bytes it stands for; the cards through the token counts."""
     claim.measured("one_convention_for_all", bool(common_conventions(BYTE_FIGURES)))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
+from claims import omissions_faults as faults
 from lib.consistency import Agreement, Check, by_agreement, check, ordered, proportional
 from lib.intervals import Estimate, printed
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
 from reports.ledger import load_ledger
 from reports.numerals import coverage, figures_of, find_numerals, load_mapping
 
@@ -20,6 +22,12 @@ FP32 = 4  # bytes
 
 
 @claim("omissions.internal")
+@control("digits may have been cut off as well as rounded", "lib.consistency.printed", faults.rounded_or_cut)
+@control("printed digits are taken for exact numbers", "lib.consistency.printed", faults.without_rounding)
+@control("one dimension more stands in the first bin", "HISTOGRAM", lambda bins: (bins[0] + 1, *bins[1:]))
+@control("the two timings are exchanged", "timings", faults.timings_exchanged)
+@control("one comparison is turned round", "ordered", faults.one_turned_round)
+@control("the bars are drawn to one scale", "BARS", lambda _: HISTOGRAM)
 def test_internal(claim: Claim) -> None:
     """Every printed figure that others determine, recomputed by rounding intervals; orders and bars kept apart.
 
@@ -39,6 +47,14 @@ def test_internal(claim: Claim) -> None:
 
 
 @claim("omissions.flash-same-function")
+@control("the fused kernel is not there: attention is written out", "lib.flash.fused", faults.written_out)
+@control("the kernel's mask is off by one: the last key of each query is lost", "lib.flash.fused", faults.without_itself, slow=True)
+@control("the kernel rounds its queries to bfloat16", "lib.flash.fused", faults.coarse_queries, slow=True)
+@control("masks are looked for in the wrong place", "lib.flash._handed", faults.no_mask_found, slow=True)
+@control("a mask of ones is handed over like any other", "lib.decoding.forward", faults.ones_as_a_mask, slow=True)
+@control("a call is read when it has ended", "lib.flash.peak_of", faults.at_the_end, slow=True)
+@control("only the largest tensor is counted", "lib.flash.attention_peak", faults.largest_alone, slow=True)
+@misprint("square_mb", "68", slow=True)
 def test_flash_same_function(claim: Claim) -> None:
     """torch's fused attention and one written out, each against float64; what is written, called as models call it."""
     from claims.flash_tables import errors_table, handed_to_attention, in_mb, peaks, same_function, seconds
@@ -61,6 +77,8 @@ def test_flash_same_function(claim: Claim) -> None:
 
 
 @claim("omissions.number-coverage")
+@control("one numeral of the text is overlooked", "find_numerals", faults.one_overlooked)
+@control("one figure of the ledger has another last digit", "figures_of", faults.another_digit)
 def test_number_coverage(claim: Claim, chapter_text: str) -> None:
     """Digits and number words of the text, the mapping in numerals.toml and the whole ledger's figures, compared."""
     folder = Path(__file__).parent
