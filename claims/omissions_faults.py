@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from lib.intervals import Estimate, as_estimate
@@ -16,12 +17,17 @@ if TYPE_CHECKING:
 
 def rounded_or_cut(real: Real) -> Real:
     """Digits stand for what rounds to them and for what begins with them."""
-    return result(lambda e: Estimate(e.value, e.low, e.value + 2 * (e.high - e.value)))(real)
+    return result(lambda stated: Estimate(stated.value, stated.low, 2 * stated.high - stated.value))(real)
 
 
 def without_rounding(real: Real) -> Real:
     """Digits stand for one number."""
     return result(lambda stated: as_estimate(stated.value))(real)
+
+
+def misread(real: Real) -> Real:
+    """24.55 is read as 24.65."""
+    return lambda text: real("24.65" if text == "24.55" else text)
 
 
 def one_turned_round(real: Real) -> Real:
@@ -44,23 +50,27 @@ def written_out(_real: Real) -> Real:
     return fused
 
 
-def coarse_queries(real: Real) -> Real:
-    """Queries lose what bfloat16 cannot hold, whatever their format."""
-    import torch
+def a_ten_thousandth_more(real: Real) -> Real:
+    """Every output is slightly too large; in 16-bit formats nobody can see that."""
 
     def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        output: Tensor = real(q.to(torch.bfloat16).to(q.dtype), k, v)
+        output: Tensor = real(q, k, v) * 1.0001
         return output
 
     return fused
 
 
-def one_part_in_a_thousand(real: Real) -> Real:
-    """Every output is a thousandth too large."""
+def looks_ahead(real: Real) -> Real:
+    """The causal mask is off by one; a single query, which sees every key, is as it was."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
 
     def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        output: Tensor = real(q, k, v) * 1.001
-        return output
+        rows, columns = q.shape[2], k.shape[2]
+        if rows == 1:
+            return real(q, k, v)  # type: ignore[no-any-return]
+        visible = torch.ones(rows, columns, dtype=torch.bool).tril(columns - rows + 1)
+        return scaled_dot_product_attention(q, k, v, attn_mask=visible, enable_gqa=q.shape[1] != k.shape[1])
 
     return fused
 
@@ -68,6 +78,20 @@ def one_part_in_a_thousand(real: Real) -> Real:
 def no_mask_found(real: Real) -> Real:
     """A mask that is handed over goes unnoticed."""
     return result(lambda handed: replace(handed, mask_bytes=0))(real)
+
+
+def mask_spelled_out(real: Real) -> Real:
+    """A pass over a whole text without padding is handed its causal mask as a tensor."""
+    import torch
+
+    @wraps(real)
+    def wrong(model: Any, ids: Tensor, *, cache: Any = None, attention_mask: Any = None, **choices: Any) -> Any:
+        if cache is None and (attention_mask is None or bool(attention_mask.all())):
+            rows, n = ids.shape
+            attention_mask = torch.ones(n, n, dtype=torch.bool).tril().expand(rows, 1, n, n)
+        return real(model, ids, cache=cache, attention_mask=attention_mask, **choices)
+
+    return wrong
 
 
 def at_the_end(real: Real) -> Real:
@@ -78,15 +102,6 @@ def at_the_end(real: Real) -> Real:
         return output, replace(peak, alive=(), live_bytes=peak.end_bytes)
 
     return result(emptied)(real)
-
-
-def largest_alone(real: Real) -> Real:
-    """Of everything alive at once, the largest tensor is counted."""
-
-    def largest(peak: Peak) -> Peak:
-        return replace(peak, live_bytes=max(tensor.storage_bytes for tensor in peak.alive))
-
-    return result(largest)(real)
 
 
 def one_overlooked(real: Real) -> Real:
