@@ -5,6 +5,7 @@ Torch is imported by the tests that need tensors, so that those with arithmetic 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from functools import partial
@@ -120,7 +121,8 @@ def test_output_identical(claim: Claim, model: PreTrainedModel, tokenizer: PreTr
         del coarse  # one copy at a time
     claim.measured("choices_that_differ", differing)
     claim.measured("logit_difference_over_rounding", full.logit_difference / full.largest_logit / bound)
-    claim.measured("closest_call_over_logit_difference_fp32", full.smallest_gap / full.logit_difference)
+    closest = full.smallest_gap / full.logit_difference if full.logit_difference else math.inf
+    claim.measured("closest_call_over_logit_difference_fp32", closest)
     claim.protocol(fp32_choices=full.tokens, tokens_in_16_bits=TIE_TOKENS)
 
 
