@@ -86,13 +86,6 @@ def penalized(real: Real) -> Real:
     return lambda model, ids, n, _penalty: real(model, ids, n, PENALTY)
 
 
-def cached_in_disguise(_real: Real) -> Real:
-    """The reference without a cache has one."""
-    from lib.decoding import greedy_cached
-
-    return greedy_cached
-
-
 def recomputing(real: Real) -> Real:
     """Every cached step takes as long as a pass over the whole text."""
     return result(lambda passes: replace(passes, cached=passes.uncached))(real)

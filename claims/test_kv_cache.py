@@ -97,7 +97,6 @@ def test_loop_as_printed(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("kv-cache.output-identical")
-@control("the run without a cache has one", "lib.greedy_compare.greedy_uncached", faults.cached_in_disguise, slow=True)
 @control(
     "every step is given the position after its own", "lib.decoding.decode_step", faults.a_position_late, slow=True
 )
