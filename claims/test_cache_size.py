@@ -9,11 +9,12 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING
 
+from claims import cache_size_faults as faults
 from lib.cache_bytes import cache_shape, filled_cache, kv_bytes_per_token, storage_bytes, tensor_shapes, view_bytes
 from lib.intervals import printed
 from lib.units import in_unit, stated_bytes
 from reports.claim import Claim, claim
-from reports.controls import control, misprint
+from reports.controls import control, misprint, uncontrolled
 from reports.plants import scaled
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ CONTEXTS = (2, 64, 1_024, 32_768)
 
 @claim("cache-size.formula-12288")
 @control("keys alone are counted", "kv_bytes_per_token", scaled(0.5))
+@control("one layer too many is counted", "kv_bytes_per_token", scaled(Fraction(25, 24)))
 @misprint("bytes_per_token", "12,289")
 def test_formula_12288(claim: Claim) -> None:
     """The formula with the numbers the chapter gives; no tensors here, see allocator-295 for those."""
@@ -37,8 +39,11 @@ def test_formula_12288(claim: Claim) -> None:
 
 
 @claim("cache-size.allocator-295")
-@control("one layer's storage is counted twice", "storage_bytes", scaled(25 / 24))
+@control("the values of the last layer are not counted", "lib.cache_bytes._tensors", faults.without_last)
+@control("the cache is read with heads and positions exchanged", "tensor_shapes", faults.heads_and_positions_exchanged)
+@control("the model runs in the format of its weights, fp32", "lib.slim_models.cast_copy", faults.not_cast)
 @misprint("bytes", "3,624,961")
+@misprint("tokens", "296")
 def test_allocator_295(claim: Claim, model: PreTrainedModel) -> None:
     """This model cast to fp16, 295 random tokens, one prefill: shapes, and bytes of the storages behind the tensors."""
     import torch
@@ -58,6 +63,11 @@ def test_allocator_295(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.exact-everywhere")
+@control("the values of the last layer are not counted", "lib.cache_bytes._tensors", faults.without_last)
+@control(
+    "one position is lost in each row of a batch", "lib.cache_probes.storage_bytes", faults.a_position_less_per_row
+)
+@control("all three kinds are the growing cache", "lib.cache_probes._held_after_step", faults.in_a_growing_cache)
 def test_exact_everywhere(claim: Claim, model: PreTrainedModel) -> None:
     """Batch × length × dtype on a small model with this cache, this model once, and two other kinds of cache."""
     from lib.cache_probes import PROMPT, WINDOW, held_at, held_by_kind, held_on_grid
@@ -72,6 +82,10 @@ def test_exact_everywhere(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.division-of-users")
+@control("padding counts as tokens", "lib.cache_probes.occupancy", faults.padding_as_tokens)
+@control("every user has one slot more than tokens", "filled_cache", faults.one_slot_more)
+@misprint("tokens", "65,535")
+@misprint("megabytes", "769")
 def test_division_of_users(claim: Claim, model: PreTrainedModel) -> None:
     """The three divisions as real fp16 tensors at full size; then one padded batch of unequal lengths on this model."""
     import torch
@@ -91,6 +105,12 @@ def test_division_of_users(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.full-mha")
+@control("the values of the last layer are not counted", "lib.cache_bytes._tensors", faults.without_last)
+@control("the full model keeps the shared heads", "lib.cache_probes.bytes_per_token_with", faults.shared_anyway)
+@control("a KB is a thousand bytes", "in_unit", faults.decimal)
+@misprint("query_heads", "15")
+@misprint("bytes_per_token", "86,017")
+@misprint("ratio", "6")
 def test_full_mha(claim: Claim, model: PreTrainedModel) -> None:
     """This architecture built twice, with its own key-value heads and with one per query head; real fp16 tensors."""
     from lib.cache_probes import bytes_per_token_with
@@ -106,6 +126,8 @@ def test_full_mha(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.mqa-limit")
+@control("three heads for fourteen queries run, too", "lib.cache_probes.possible_kv_heads", faults.three_heads_run)
+@control("a single head is kept twice", "lib.cache_probes.possible_kv_heads", faults.single_head_twice)
 def test_mqa_limit(claim: Claim, model: PreTrainedModel) -> None:
     """Every number of key-value heads up to one per query head: which ones run, and what they divide the cache by."""
     from lib.cache_probes import possible_kv_heads
@@ -119,6 +141,8 @@ def test_mqa_limit(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.no-arithmetic-bought")
+@control("the projections of keys and values are not counted", "lib.layer_macs.decode_step_macs", faults.no_projections)
+@control("scores are counted once per shared head", "lib.layer_macs.decode_step_macs", faults.once_per_shared_head)
 def test_no_arithmetic_bought(claim: Claim, model: PreTrainedModel) -> None:
     """Matrix products of one layer at its real width, one decoded token, counted per module: grouped against full."""
     from lib.layer_macs import saved_shares
@@ -133,6 +157,7 @@ def test_no_arithmetic_bought(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("cache-size.gqa-quality")
+@uncontrolled("settled by the literature: nothing runs here")
 def test_gqa_quality(claim: Claim) -> None:
     """Nothing to execute: a comparison needs models trained alike with different numbers of key-value heads."""
     claim.not_measured("ordered_as_stated", "needs models trained alike at each number of heads; literature only")
@@ -140,6 +165,9 @@ def test_gqa_quality(claim: Claim) -> None:
 
 
 @claim("cache-size.seven-b-cache")
+@control("one layer too many is counted", "SEVEN_B_TOKEN", lambda size: size * 33 // 32)
+@control("a KB is a thousand bytes", "in_unit", faults.decimal)
+@misprint("kib_per_token", "129")
 def test_seven_b_cache(claim: Claim) -> None:
     """The formula with the architecture the chapter names; the tensors of that shape are in the instrument's test."""
     claim.measured("kib_per_token", in_unit(SEVEN_B_TOKEN, "KiB"))
@@ -147,6 +175,11 @@ def test_seven_b_cache(claim: Claim) -> None:
 
 
 @claim("cache-size.cache-beats-weights")
+@control("keys alone are counted", "SEVEN_B_TOKEN", lambda size: size // 2)
+@control("the weights take four bytes each", "stated_bytes", scaled(2))
+@control("a GB is a thousand million bytes", "in_unit", faults.decimal)
+@misprint("weights_gb", "13.1")
+@misprint("crossover_tokens", "106,000")
 def test_cache_beats_weights(claim: Claim) -> None:
     """One user's cache against fp16 weights, 13.0 GB read both ways, and the context where the two are equal."""
     weights = {c: stated_bytes("13.0", "GB", c) for c in ("decimal", "binary")}

@@ -5,11 +5,16 @@ Torch is imported by the tests that need tensors, so that those with arithmetic 
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from claims import kv_cache_faults as faults
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
+from reports.plants import reads, scaled, shifted
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +43,11 @@ MODEL_PENALTY = 1.1  # in the published generation config of the chapter's model
 
 
 @claim("kv-cache.causal-prefix")
+@control("every position sees the one after it, too", "lib.decoding.forward", faults.looks_ahead)
+@control(
+    "every step is given the position after its own", "lib.kv_prefix.decode_step", faults.a_position_late, slow=True
+)
+@control("the cache is compared with itself", "lib.kv_prefix.prefix_differences", faults.with_itself, slow=True)
 def test_causal_prefix(claim: Claim, model: PreTrainedModel) -> None:
     """24 of 40 random positions, fp32, every layer; recomputed three ways. The same in bf16 is context."""
     import torch
@@ -60,6 +70,11 @@ def test_causal_prefix(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("kv-cache.loop-as-printed")
+@control("the loop reads its whole text again at every step", "lib.printed_loop.printed_loop", faults.rereading_loop)
+@control("the loop hands no cache on", "lib.printed_loop.printed_loop", faults.forgetful_loop)
+@control("generate penalizes repetition as the model's config asks", "lib.decoding.greedy_generate", faults.penalized)
+@control("warnings are not read", "lib.printed_loop._REMOVED_IN", lambda _: re.compile("(?!)"), slow=True)
+@misprint("tokens_per_step", "2", slow=True)
 def test_loop_as_printed(claim: Claim, model: PreTrainedModel) -> None:
     """The printed loop, call for call, 16 tokens after four random ones said three times, beside generate."""
     import torch
@@ -82,6 +97,9 @@ def test_loop_as_printed(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("kv-cache.output-identical")
+@control(
+    "every step is given the position after its own", "lib.decoding.decode_step", faults.a_position_late, slow=True
+)
 def test_output_identical(claim: Claim, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Both loops really run: 12 prompts in fp32; in 16 bits, prompts where a search on the sibling saw them part."""
     import torch
@@ -102,11 +120,17 @@ def test_output_identical(claim: Claim, model: PreTrainedModel, tokenizer: PreTr
         del coarse  # one copy at a time
     claim.measured("choices_that_differ", differing)
     claim.measured("logit_difference_over_rounding", full.logit_difference / full.largest_logit / bound)
-    claim.measured("closest_call_over_logit_difference_fp32", full.smallest_gap / full.logit_difference)
+    closest = full.smallest_gap / full.logit_difference if full.logit_difference else math.inf
+    claim.measured("closest_call_over_logit_difference_fp32", closest)
     claim.protocol(fp32_choices=full.tokens, tokens_in_16_bits=TIE_TOKENS)
 
 
 @claim("kv-cache.ninefold")
+@control("the cached run recomputes", "lib.lockstep.passes_of", faults.recomputing, slow=True)
+@control("the two runs are exchanged", "lib.lockstep.generation_factor", faults.inverse, slow=True)
+@control("the two lengths are exchanged", "lib.lockstep.growth", faults.inverse, slow=True)
+@misprint("tokens", "47", slow=True)
+@misprint("prefill_s", "0.9800", slow=True)
 def test_ninefold(claim: Claim, model: PreTrainedModel, timings: Timings) -> None:
     """Random tokens, 40 + 48, batch 1, fp32; four of its passes, in an order drawn anew each round.
 
@@ -147,6 +171,13 @@ def test_ninefold(claim: Claim, model: PreTrainedModel, timings: Timings) -> Non
 
 
 @claim("kv-cache.head-matrix")
+@control("the context is one position too long", "lib.peak_memory.head_step_peak", faults.a_position_more)
+@control("scores count two bytes each", "lib.peak_memory.largest_tensor", faults.half_as_large)
+@control("the cached step computes two rows", "lib.peak_memory.head_step_peak", faults.two_rows)
+@control("MB and KB are powers of 1024", "lib.units.in_unit", faults.binary)
+@misprint("uncached_mb", "68")
+@misprint("cached_kb", "17")
+@misprint("positions", "4,095")
 def test_head_matrix(claim: Claim) -> None:
     """One explicit head, really run: the largest matrix of scores alive, and everything alive at the peak."""
     from lib.attention import score_bytes
@@ -169,6 +200,9 @@ def test_head_matrix(claim: Claim) -> None:
 
 
 @claim("kv-cache.head-scaling")
+@control("steps per sample are not divided out", "lib.head_scaling.slopes_over", faults.one_step_a_sample, slow=True)
+@control("one multiply-accumulate too many a step", "lib.head_scaling.macs_cached_step", shifted(1), slow=True)
+@misprint("power_uncached", "3", slow=True)
 def test_head_scaling(claim: Claim, timings: Timings) -> None:
     """One head in fp32, scores written out: slopes over a short and a long range of contexts, recomputed and cached."""
     from lib.head_scaling import CACHED, RECOMPUTED, head_actions, measured_slopes, operation_slope, sizes_of, step_ms
@@ -186,6 +220,12 @@ def test_head_scaling(claim: Claim, timings: Timings) -> None:
 
 
 @claim("kv-cache.mac-sums")
+@control("without a cache only the last row is computed", "lib.attention.counted_square", faults.last_row_only)
+@control("the two sums are exchanged", "lib.attention.macs_ratio", faults.inverse)
+@control("a whole model is counted by its attention", "lib.generation_macs.macs_of_generation", faults.attention_alone)
+@control("the weighted sum of values is not counted", "lib.generation_macs.macs_of_generation", faults.scores_alone)
+@misprint("power_cached", "1")
+@misprint("power_uncached", "4")
 def test_mac_sums(claim: Claim) -> None:
     """Degrees of the executed head's counts; then the chapter's whole model, by closed forms held against real runs."""
     from transformers import AutoConfig
@@ -209,6 +249,15 @@ def test_mac_sums(claim: Claim) -> None:
 
 
 @claim("kv-cache.peak-memory")
+@control("both programs compute one row of logits", "lib.decoding.ALL_POSITIONS", reads(1))
+@control(
+    "both programs compute the logits of every position",
+    "lib.peak_memory.generation_peaks",
+    faults.every_logit,
+    slow=True,
+)
+@control("the weights are part of every peak", "lib.peak_memory.generation_peaks", faults.with_weights(2), slow=True)
+@misprint("reply", "255", slow=True)
 def test_peak_memory(claim: Claim, model: PreTrainedModel, device: torch.device) -> None:
     """This model in fp16, 40 random prompt tokens, 256 new ones, batch 1: live bytes at the fullest pass, attributed.
 
@@ -240,6 +289,8 @@ def test_peak_memory(claim: Claim, model: PreTrainedModel, device: torch.device)
 
 
 @claim("kv-cache.memory-dominated")
+@control("the weights are part of every peak", "lib.peak_memory.phase_peaks", faults.with_weights(4))
+@control("keys alone count as the cache", "lib.peak_memory.cache_share", scaled(0.5))
 def test_memory_dominated(claim: Claim, model: PreTrainedModel) -> None:
     """The cache's share of live bytes beyond the weights at the fullest moment, in fp32 (fp16 gives the same)."""
     from lib.peak_memory import cache_share, crossovers, phase_peaks, shares
@@ -255,6 +306,15 @@ def test_memory_dominated(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("kv-cache.backward-keeps")
+@control("no pass keeps gradients", "lib.backward_memory.forward_with_loss", faults.without_gradients)
+@control("recomputing is never turned on", "lib.backward_memory.plain_and_recomputing", faults.plain_twice)
+@control(
+    "the printed loop turns its gradients off",
+    "lib.printed_loop.printed_loop_peak",
+    faults.without_gradients,
+    slow=True,
+)
+@control("the passes keep one layer's activations", "lib.backward_memory.keeping", faults.of_one_layer, slow=True)
 def test_backward_keeps(claim: Claim, model: PreTrainedModel) -> None:
     """One forward pass with its loss, fp32; recomputing on four layers; the printed loop in both gradient modes."""
     from lib.backward_memory import keeping, plain_and_recomputing, same_gradient, training_state_bytes

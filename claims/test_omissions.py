@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
+from claims import omissions_faults as faults
 from lib.consistency import Agreement, Check, by_agreement, check, ordered, proportional
 from lib.intervals import Estimate, printed
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
 from reports.ledger import load_ledger
 from reports.numerals import coverage, figures_of, find_numerals, load_mapping
 
@@ -20,6 +22,12 @@ FP32 = 4  # bytes
 
 
 @claim("omissions.internal")
+@control("digits may have been cut off as well as rounded", "lib.consistency.printed", faults.rounded_or_cut)
+@control("printed digits are taken for exact numbers", "lib.consistency.printed", faults.without_rounding)
+@control("one dimension more stands in the first bin", "HISTOGRAM", lambda bins: (bins[0] + 1, *bins[1:]))
+@control("one perplexity is misread by 0.1", "printed", faults.misread)
+@control("one comparison is turned round", "ordered", faults.one_turned_round)
+@control("the bars are drawn to one scale", "BARS", lambda _: HISTOGRAM)
 def test_internal(claim: Claim) -> None:
     """Every printed figure that others determine, recomputed by rounding intervals; orders and bars kept apart.
 
@@ -39,6 +47,13 @@ def test_internal(claim: Claim) -> None:
 
 
 @claim("omissions.flash-same-function")
+@control("the fused kernel is not there: attention is written out", "lib.flash.fused", faults.written_out)
+@control("the kernel shows every query the key after its own", "lib.flash.fused", faults.looks_ahead)
+@control("the kernel's outputs are a ten-thousandth too large", "lib.flash.fused", faults.a_ten_thousandth_more)
+@control("masks are looked for in the wrong place", "lib.flash._handed", faults.no_mask_found)
+@control("every pass over a text is given its causal mask", "lib.decoding.forward", faults.mask_spelled_out)
+@control("a call is read when it has ended", "lib.flash.peak_of", faults.at_the_end)
+@misprint("square_mb", "68")
 def test_flash_same_function(claim: Claim) -> None:
     """torch's fused attention and one written out, each against float64; what is written, called as models call it."""
     from claims.flash_tables import errors_table, handed_to_attention, in_mb, peaks, same_function, seconds
@@ -61,6 +76,8 @@ def test_flash_same_function(claim: Claim) -> None:
 
 
 @claim("omissions.number-coverage")
+@control("one numeral of the text is overlooked", "find_numerals", faults.one_overlooked)
+@control("one figure of the ledger has another last digit", "figures_of", faults.another_digit)
 def test_number_coverage(claim: Claim, chapter_text: str) -> None:
     """Digits and number words of the text, the mapping in numerals.toml and the whole ledger's figures, compared."""
     folder = Path(__file__).parent
