@@ -83,6 +83,11 @@ def mistaken(given: Mapping[Any, Any]) -> Callable[[Real], Real]:
     return plant
 
 
+def exchanged(first: Any, second: Any) -> Callable[[Real], Real]:
+    """The method takes either of two things for the other."""
+    return mistaken({first: second, second: first})
+
+
 def negated(real: Real) -> Real:
     """A yes is a no."""
     return result(lambda found: numbers(found, lambda n: n, flip=True))(real)
