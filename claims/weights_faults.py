@@ -87,7 +87,7 @@ def cut_off_column(scheme: str) -> Callable[[Real], Real]:
 
 def from_one_scale_per_matrix(real: Real) -> Real:
     """The way down to 8 bits is counted from one scale per matrix, wherever it is to start."""
-    return lambda table, scheme, goal, **_start: real(table, "int4-tensor", scheme, goal)
+    return lambda table, start, scheme, goal: real(table, "int4-tensor", scheme, goal)
 
 
 def clipped_scale(real: Real) -> Real:
