@@ -123,7 +123,7 @@ def test_systematic(
     claim.measured("same_dimension_as_in_prose", {name: p.dimension == dimension for name, p in peaks.items()})
     claim.measured("random_weights_peak_over_median_entry", random_peak_ratio(model, residual_streams.prompts[PROSE]))
     firsts = values_of_first_tokens(model, len(tokenizer), depth, dimension)
-    claim.measured("first_tokens_that_carry_it", share_of(firsts >= CARRIER_SHARE * firsts.median()))
+    claim.measured("first_tokens_that_carry_it", share_of(firsts >= CARRIER_SHARE * peaks[PROSE].peak))
     claim.measured("value_over_median_prompt", over_median({name: p.peak for name, p in peaks.items()}))
     claim.measured("value_by_prompt", {name: p.peak for name, p in peaks.items()})
     claim.measured("value_by_first_token_low_median_high", firsts.quantile(torch.tensor([0.0, 0.5, 1.0])).tolist())
