@@ -147,6 +147,18 @@ def last_two_exchanged_elsewhere(real: Real) -> Real:
     return wrong
 
 
+def with_int4s_levels(real: Real) -> Real:
+    """On the main text NF4 is INT4 in blocks of the same size (which is scored on no other)."""
+    other = {"nf4-b128": "int4-g128", "nf4-b64": "int4-g64"}
+
+    def wrong(quality: Quality, scheme: str, rival: str, text: str) -> Estimate:
+        names = [other.get(name, name) if text == MAIN else name for name in (scheme, rival)]
+        found: Estimate = real(quality, *names, text)
+        return found
+
+    return wrong
+
+
 def exact_interval(_real: Real) -> Real:
     """The exact interval of a proportion in place of the bootstrap's."""
     from lib import proportions

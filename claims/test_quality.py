@@ -160,7 +160,7 @@ def test_int4_tensor_destroys(claim: Claim, quality: Quality) -> None:
 
 
 @claim("quality.granularity-is-all")
-@control("NF4 has INT4's levels", ROW, mistaken({"nf4-b64": "int4-g64", "nf4-b128": "int4-g128"}))
+@control("NF4 has INT4's levels", f"{QUALITY}.cost", faults.with_int4s_levels)
 @control("scales per row and per group are exchanged", ROW, exchanged("int4-row", "int4-g128"))
 @misprint("group", "64")
 def test_granularity_is_all(claim: Claim, quality: Quality, projections: Weights) -> None:
