@@ -116,7 +116,7 @@ def whole_loss(_real: Real) -> Real:
 
 def turned_round(real: Real) -> Real:
     """The second in place of the first, and the first in place of the second."""
-    return lambda table, first, second, *more: real(table, second, first, *more)
+    return lambda runs, first, second: real(runs, second, first)
 
 
 def outliers_still_there(real: Real) -> Real:
