@@ -105,6 +105,7 @@ def test_projections_168(claim: Claim, model: PreTrainedModel) -> None:
 @claim("weights.error-ladder")
 @control("one of 168 matrices has no groups", f"{TABLE}.column", faults.last_matrix_as("int4-g128", "int4-row"))
 @control("groups of 128 cut off instead of rounding", f"{TABLE}.column", faults.cut_off_column("int4-g128"))
+@control("rows and groups are exchanged in the worst case", f"{TABLE}.worst", exchanged("int4-row", "int4-g128"))
 @control("the group is given what rows buy", f"{COMPARISON}.bought_back", faults.from_one_scale_per_matrix)
 @misprint("bought_back", "0.34")
 def test_error_ladder(claim: Claim, weight_errors: ErrorTable) -> None:
@@ -336,6 +337,7 @@ def test_nf4_28_percent(claim: Claim, weight_errors: ErrorTable) -> None:
 
 @claim("weights.nf4-beats-g128")
 @control("one of 168 matrices has INT4's levels", f"{TABLE}.column", faults.last_matrix_as("nf4-b64", "int4-g128"))
+@control("NF4 and INT4 in groups are exchanged", f"{TABLE}.column", exchanged("nf4-b64", "int4-g128"))
 @control("affine INT4 has no zero points", f"{TABLE}.column", mistaken(AFFINE_AS_SYMMETRIC))
 @control("losses are compared the wrong way round", f"{QUALITY}.pooled_cost", scaled(-1))
 @control("choices are compared the wrong way round", f"{QUALITY}.pooled_agreement_gap", scaled(-1))
