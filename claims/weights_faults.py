@@ -20,7 +20,8 @@ ABSMAX, NF4, PACKING = "lib.quantization.absmax", "lib.quantization.nf4", "lib.q
 QUALITY = "fixtures.quality_readings.Quality"
 STEPS, ROUNDS = "claims.weight_steps.WeightSteps", "lib.timing.rounds.Rounds"
 
-widened_as_stored = mistaken({"int4, dequantized first": "int4"})
+always_widened = mistaken(dict.fromkeys(["bf16", "fp16", "int8", "int4"], "int4, dequantized first"))
+"""Weights of every format are widened in memory first."""
 
 
 def always_binary(real: Real) -> Real:
