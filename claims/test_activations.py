@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from claims import activations_faults as faults
+from claims.activations_faults import DEPENDENCE, RUNS, STREAMS, TABLES
 from claims.technique_tables import lost_by_layer, measure_rounding, measure_techniques, show_rounding, show_techniques
 from fixtures.loading import ModelInfo
 from fixtures.residual_stream import PROSE, Streams
@@ -42,6 +44,8 @@ from lib.proportions import wilson_interval
 from lib.quantization.absmax import largest_code, printed_formula, reachable_codes
 from lib.quantization.outlier_dependence import Dependence
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
+from reports.plants import reads, result, shifted
 
 BITS = 8
 FIRST_TOKENS, SWEEP_BATCH = 1024, 256  # single-token sequences, so many at a time
@@ -59,6 +63,10 @@ ALL_TOKENS, OTHER_TOKENS = "all 84 tokens", "all but the one with the largest va
 
 
 @claim("activations.dim-62")
+@control("the first token is left out", f"{STREAMS}.prose", faults.without_first_token)
+@control("the layers after 16 are left out", f"{STREAMS}.prose", faults.up_to_layer_16)
+@misprint("tokens", "85")
+@misprint("median_dimension_over_that_of_layer_16", "3.21")
 def test_dim_62(claim: Claim, residual_streams: Streams) -> None:
     """Per layer, the largest magnitude of every dimension over one prompt of 84 tokens of English prose."""
     peaks = [layer_peak(h) for h in residual_streams.prose]
@@ -78,6 +86,12 @@ def test_dim_62(claim: Claim, residual_streams: Streams) -> None:
 
 
 @claim("activations.one-token-one-layer")
+@control("a thousandth of the largest value is enough", "carriers", faults.from_a_thousandth)
+@control("a layer's largest value counts at every position", "position_share", faults.largest_at_every_position)
+@control("every layer is read one block late", f"{STREAMS}.depth", shifted(1))
+@control("what each block adds is read, not the stream", f"{STREAMS}.prose", faults.what_blocks_add)
+@misprint("positions_that_carry_it", "1")
+@misprint("layer_20_over_layer_4", "0.9")
 def test_one_token_one_layer(claim: Claim, model: PreTrainedModel, residual_streams: Streams) -> None:
     """At which of the 84 positions and in which layers the largest dimension of layer 16 has its value; prose."""
     early, middle, late = (residual_streams.layer(k) for k in (4, 16, 20))
@@ -96,6 +110,10 @@ def test_one_token_one_layer(claim: Claim, model: PreTrainedModel, residual_stre
 
 
 @claim("activations.systematic")
+@control("the random weights are the trained ones", "random_peak_ratio", faults.with_trained_weights)
+@control("dimensions of first tokens are counted from 1", "values_of_first_tokens", faults.next_dimension)
+@control("each prompt's value is divided by itself", "over_median", faults.by_itself)
+@control("the first token of every prompt is left out", "layer_peak", lambda real: lambda h: real(h[1:]))
 def test_systematic(
     claim: Claim, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, residual_streams: Streams
 ) -> None:
@@ -105,7 +123,7 @@ def test_systematic(
     claim.measured("same_dimension_as_in_prose", {name: p.dimension == dimension for name, p in peaks.items()})
     claim.measured("random_weights_peak_over_median_entry", random_peak_ratio(model, residual_streams.prompts[PROSE]))
     firsts = values_of_first_tokens(model, len(tokenizer), depth, dimension)
-    claim.measured("first_tokens_that_carry_it", share_of(firsts >= CARRIER_SHARE * firsts.median()))
+    claim.measured("first_tokens_that_carry_it", share_of(firsts >= CARRIER_SHARE * peaks[PROSE].peak))
     claim.measured("value_over_median_prompt", over_median({name: p.peak for name, p in peaks.items()}))
     claim.measured("value_by_prompt", {name: p.peak for name, p in peaks.items()})
     claim.measured("value_by_first_token_low_median_high", firsts.quantile(torch.tensor([0.0, 0.5, 1.0])).tolist())
@@ -114,6 +132,12 @@ def test_systematic(
 
 
 @claim("activations.histogram-16")
+@control("empty octaves are counted from 128 on", "empty_bins_from", faults.from_128_on)
+@control("the bars are as long as the counts", "PRINTED_BARS", reads((254, 283, 226, 93, 18, 9, 7, 5, 0, 0, 0, 1)))
+@control("the first token is left out", f"{STREAMS}.layer", result(lambda h: h[1:]))
+@misprint("count_16", "10")
+@misprint("below_8", "800")
+@misprint("empty_octaves", "4")
 def test_histogram_16(claim: Claim, residual_streams: Streams) -> None:
     """The printed counts against the sentence about them (no model), and the same histogram of our prose."""
     counts = [int(claim.given(f"count_{edge}").value) for edge in CHAPTER_EDGES[:-1]]
@@ -133,6 +157,11 @@ def test_histogram_16(claim: Claim, residual_streams: Streams) -> None:
 
 
 @claim("activations.fourteen-levels")
+@control("the largest code is 128", "largest_code", shifted(1))
+@control("codes of one sign alone are counted", "levels_within", faults.one_sign_only)
+@control("every token has a scale of its own", "level_use", faults.one_scale_per_token)
+@control("the last token is left out, not the loudest", "without_its_peak", faults.last_token_left_out)
+@misprint("scale", "12.45")
 def test_fourteen_levels(claim: Claim, residual_streams: Streams) -> None:
     """The printed figures against each other (no model); the levels that layer 16 uses with and without one token."""
     scale = claim.given("peak") / largest_code(BITS)
@@ -153,6 +182,14 @@ def test_fourteen_levels(claim: Claim, residual_streams: Streams) -> None:
 
 
 @claim("activations.one-level")
+@control("the largest code is 128", "largest_code", shifted(1))
+@control("magnitudes are rounded up to the next level", "levels_within", faults.rounding_up)
+@control("the top four dimensions stay in the tensor", "levels_of_dimension", faults.nothing_left_out)
+@control("every token has a scale of its own", "level_use", faults.one_scale_per_token)
+@control("the last token is left out, not the loudest", "without_its_peak", faults.last_token_left_out)
+@misprint("scales_ratio", "21")
+@misprint("peak_behind_the_scale", "1,579.5")
+@misprint("levels_336", "2")
 def test_one_level(claim: Claim, model: PreTrainedModel, model_info: ModelInfo, residual_streams: Streams) -> None:
     """The printed scales and maxima against each other (no model); dimensions of the same rank, in our prose."""
     compare_the_printed_scales(claim)
@@ -172,6 +209,10 @@ def test_one_level(claim: Claim, model: PreTrainedModel, model_info: ModelInfo, 
 
 
 @claim("activations.naive-rounding")
+@control("the stream has a scale per token in both runs: its loss", f"{RUNS}.added", faults.per_token_for_per_tensor)
+@control("the stream has a scale per token in both runs: its choices", f"{RUNS}.kept", faults.per_token_for_per_tensor)
+@control("the loss itself is taken, not what rounding adds", f"{RUNS}.added", faults.whole_loss)
+@control("the stream and the rest are exchanged", f"{RUNS}.changed_over", faults.turned_round)
 def test_naive_rounding(claim: Claim, model: PreTrainedModel, rounded_runs: Runs, technique_texts: Texts) -> None:
     """INT8 weights and, one after the other, inputs or residual stream rounded to 8 bits; windows of prose, paired."""
     measure_rounding(claim, rounded_runs)
@@ -179,6 +220,9 @@ def test_naive_rounding(claim: Claim, model: PreTrainedModel, rounded_runs: Runs
 
 
 @claim("activations.techniques")
+@control("errors are compared the wrong way round", f"{DEPENDENCE}.drop", result(lambda drop: 1 - 1 / (1 - drop)))
+@control("the outliers are not left out", f"{DEPENDENCE}.gain_left", faults.outliers_still_there)
+@control("techniques for weights are not looked at", f"{TABLES}.TECHNIQUES", faults.without_weight_techniques)
 def test_techniques(
     claim: Claim, model: PreTrainedModel, technique_dependence: Dependence, technique_runs: Runs
 ) -> None:

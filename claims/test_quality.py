@@ -11,11 +11,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from claims import quality_faults as faults
+from claims.quality_faults import ANSWERED, CONTRASTS, QUALITY, READINGS, ROW
 from claims.quality_tables import agreement_table, chapter_table, corpora_table, nf4_gain_table
+from claims.weights_faults import with_embedding
 from fixtures.quality import CHAPTER_ROWS, REFERENCE
 from fixtures.quality_workload import BOOK, LARGE, MAIN, NO_PENALTY, SHORT, default_penalty
 from lib.intervals import Estimate, as_estimate
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
+from reports.plants import exchanged, mistaken, scaled, shifted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +56,11 @@ def record_perplexity(claim: Claim, quality: Quality, scheme: str) -> None:
 
 
 @claim("quality.quality-table")
+@control("the last token of every window is not counted", f"{QUALITY}.texts", faults.last_token_unscored)
+@control("the prompts count as the model's own tokens", f"{QUALITY}.own_tokens", faults.prompts_counted)
+@misprint("perplexity_tokens", "2,049")
+@misprint("questions", "17")
+@misprint("measures", "4")
 def test_quality_table(claim: Claim, quality: Quality) -> None:
     """Every row of the chapter's table, three measures each, with intervals, on every text."""
     claim.measured("perplexity_tokens", quality.texts[MAIN][:, 1:].numel())
@@ -70,6 +80,11 @@ def test_quality_table(claim: Claim, quality: Quality) -> None:
 
 
 @claim("quality.int8-row-free")
+@control("the two models' tokens are not paired", f"{READINGS}.cost", faults.unpaired)
+@control("INT8 per row costs 0.006 nats more", f"{READINGS}.cost", shifted(0.006))
+@control("INT8 per row is INT8 with one scale", ROW, mistaken({"int8-row": "int8-tensor"}))
+@misprint("perplexity_int8_row", "22.95")
+@misprint("public_domain_perplexity_int8_row", "22.17")
 def test_int8_row_free(claim: Claim, quality: Quality) -> None:
     """INT8 per row beside the reference on every text, and the smallest gap that so many paired tokens can show."""
     for prefix, text in {"": MAIN, "public_domain_": BOOK}.items():
@@ -92,6 +107,9 @@ def test_int8_row_free(claim: Claim, quality: Quality) -> None:
 
 
 @claim("quality.int8-memory")
+@control("the embedding is quantized as well", "lib.weight_stats.projection_weights", with_embedding)
+@control("8-bit codes are held in 16", "lib.quantization.schemes.Scheme.bits_per_weight", scaled(2))
+@misprint("int8_over_fp32", "0.26")
 def test_int8_memory(claim: Claim, model: PreTrainedModel) -> None:
     """Bytes of weights when exactly the projections are INT8 with an fp16 scale per row; no activations, no cache."""
     from lib.quantization.packing import resident_bytes
@@ -106,6 +124,10 @@ def test_int8_memory(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("quality.int8-tensor-cheap")
+@control("INT8 with one scale is INT8 per row", ROW, mistaken({"int8-tensor": "int8-row"}))
+@control("INT4 with one scale answers the questions", ANSWERED, mistaken({"int8-tensor": "int4-tensor"}))
+@misprint("bits", "7")
+@misprint("scales_per_matrix", "2")
 def test_int8_tensor_cheap(claim: Claim, quality: Quality) -> None:
     """One scale per matrix at 8 bits beside the reference and beside a scale per row, on every text and the battery."""
     from lib.quantization.schemes import SCHEMES
@@ -123,6 +145,10 @@ def test_int8_tensor_cheap(claim: Claim, quality: Quality) -> None:
 
 
 @claim("quality.int4-tensor-destroys")
+@control("INT4 with one scale is INT4 per row", ROW, mistaken({"int4-tensor": "int4-row"}))
+@control("two, not e, is raised to the loss in nats", f"{READINGS}.perplexity_of", faults.powers_of_two)
+@control("a scheme's choices are compared with its own", f"{READINGS}.same_choice", faults.with_itself)
+@misprint("worst_over_best", "14e6")
 def test_int4_tensor_destroys(claim: Claim, quality: Quality) -> None:
     """INT4 with one scale per matrix beside a model that gives every token the same chance."""
     claim.measured("perplexity", quality.perplexity("int4-tensor", MAIN))
@@ -134,6 +160,9 @@ def test_int4_tensor_destroys(claim: Claim, quality: Quality) -> None:
 
 
 @claim("quality.granularity-is-all")
+@control("NF4 has INT4's levels", f"{QUALITY}.cost", faults.with_int4s_levels)
+@control("scales per row and per group are exchanged", ROW, exchanged("int4-row", "int4-g128"))
+@misprint("group", "64")
 def test_granularity_is_all(claim: Claim, quality: Quality, projections: Weights) -> None:
     """The four rows in order on every text; then block and levels of the last step apart, at equal blocks and bits."""
     from lib.quantization.schemes import SCHEMES
@@ -153,6 +182,11 @@ def test_granularity_is_all(claim: Claim, quality: Quality, projections: Weights
 
 
 @claim("quality.battery-blunt")
+@control("INT4 in groups is INT4 with one scale", ROW, mistaken({"int4-g128": "int4-tensor"}))
+@control("the exact interval is taken", "lib.coverage.bootstrap_binomial_interval", faults.exact_interval)
+@misprint("perplexity_gap", "6.6")
+@misprint("perplexity_nf4", "24.45")
+@misprint("questions", "17")
 def test_battery_blunt(claim: Claim, quality: Quality) -> None:
     """What 16 questions tell of NF4 and INT4 in groups of 128, what a larger battery does; does the interval cover?"""
     from lib.coverage import binomial_coverage, bootstrap_binomial_interval
@@ -177,6 +211,9 @@ def test_battery_blunt(claim: Claim, quality: Quality) -> None:
 
 
 @claim("quality.penalty-off")
+@control("the penalty is on in both runs", ANSWERED, faults.penalty_always)
+@control("the penalty is on in neither run", ANSWERED, faults.penalty_never)
+@control("one question goes to one row, one to the other", f"{QUALITY}.duel", faults.one_question_each)
 def test_penalty_off(claim: Claim, quality: Quality) -> None:
     """The battery of the two rows with the model's penalty and without, and proof of which was active."""
     on, rows = default_penalty(quality.table.model), ("nf4-b64", "int4-g128")
@@ -195,6 +232,8 @@ def test_penalty_off(claim: Claim, quality: Quality) -> None:
 
 
 @claim("quality.same-tokenizer")
+@control("the language model's bits are per token", f"{QUALITY}.bits_per_byte", faults.per_token)
+@control("the byte model is given tokens as long", f"{QUALITY}.byte_pairs", faults.per_long_token)
 def test_same_tokenizer(claim: Claim, quality: Quality, corpora: dict[str, Corpus]) -> None:
     """How often a byte follows another, as a language model: beside ours per token of each, per byte of one text."""
     pairs = quality.byte_pairs(corpora[MAIN])
@@ -209,6 +248,12 @@ def test_same_tokenizer(claim: Claim, quality: Quality, corpora: dict[str, Corpu
 
 
 @claim("quality.agreement-sharpest")
+@control("losses are not paired", f"{READINGS}.cost", faults.unpaired)
+@control("one question tells two rows apart", f"{CONTRASTS}.Duel.p_value", faults.any_lead_tells)
+@control("the destroyed row is left out", f"{QUALITY}.falls", faults.destroyed_row_left_out)
+@control("a continuation counts once", f"{READINGS}.effective_sample_size", faults.one_per_continuation)
+@misprint("agreement_observations", "143")
+@misprint("battery_observations", "17")
 def test_agreement_sharpest(claim: Claim, quality: Quality) -> None:
     """Are the 144 choices independent, how many pairs of rows does each measure tell apart, and how does each fall?"""
     told = quality.pairs_told_apart(CHAPTER_ROWS)  # the reference agrees with itself by definition
@@ -235,6 +280,9 @@ def test_agreement_sharpest(claim: Claim, quality: Quality) -> None:
 
 
 @claim("quality.corpus-swap")
+@control("the main text is read instead of the others", f"{QUALITY}.perplexity", faults.always_main)
+@control("two rows are exchanged on the other texts", f"{QUALITY}.perplexity", faults.last_two_exchanged_elsewhere)
+@control("differences are taken the wrong way round", f"{QUALITY}.cost", scaled(-1))
 def test_corpus_swap(claim: Claim, quality: Quality) -> None:
     """The order of the rows on every text beside that on the first one; another text, other figures."""
     others = [text for text in quality.texts if text != MAIN]

@@ -16,12 +16,16 @@ from functools import partial
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
+from claims import weights_faults as faults
 from claims.timed import until_settled
+from claims.weights_faults import ABSMAX, COMPARISON, NF4, PACKING, QUALITY, ROUNDS, SCALE, STATS, STEPS, TABLE
 from fixtures.weight_errors import by_kind, least_and_most, middle_down_projection
 from lib.intervals import printed
 from lib.units import CONVENTIONS, in_unit
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
 from reports.judge import Scalar
+from reports.plants import argument, exchanged, mistaken, reads, result, scaled, shifted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,10 +47,15 @@ NEARLY_ALL = 0.99  # the share of a matrix's weights that "the ordinary ones, th
 EVERY = 8  # rows sampled for block statistics: some 700,000 blocks of 64, far more than any share below needs
 BLOCKS = (128, 64, 32)
 STEP_BUDGET_S = 12.0
+AFFINE_AS_SYMMETRIC = {f"affine4-g{block}": f"int4-g{block}" for block in BLOCKS}
 TAKEN_OUT = ("none", "the largest", "the 10 largest", "1 in 10,000", "1 in 1,000")
 
 
 @claim("weights.model-bytes")
+@control("one of the 24 layers is forgotten", "CHAPTER_PARAMETERS", lambda count: count - 14_912_384)
+@control("a GB is 1024³ bytes in either convention", "in_unit", faults.always_binary)
+@misprint("gb_at_4_bytes", "1.97")
+@misprint("parameters_billion", "0.4")
 def test_model_bytes(claim: Claim) -> None:
     """Parameters of the chapter's architecture times bytes, as GB of 1000³ and of 1024³; no model."""
     for name, width in {"gb_at_4_bytes": 4, "gb_at_2_bytes": 2, "gb_at_1_byte": 1}.items():
@@ -56,6 +65,10 @@ def test_model_bytes(claim: Claim) -> None:
 
 
 @claim("weights.absmax-snippet")
+@control("weights are cut off towards zero, not rounded", f"{ABSMAX}.printed_formula", faults.cutting_off)
+@control("the largest code is one too large", f"{ABSMAX}.largest_code", shifted(1))
+@control("the division by zero is guarded", f"{ABSMAX}.printed_formula", faults.guarded)
+@misprint("end_at_8_bits", "128")
 def test_absmax_snippet(claim: Claim) -> None:
     """The printed formula on 100 seeded random rows and their negatives, and on zeros; no model."""
     import torch
@@ -74,8 +87,15 @@ def test_absmax_snippet(claim: Claim) -> None:
 
 
 @claim("weights.projections-168")
-def test_projections_168(claim: Claim, model: PreTrainedModel, projections: Weights) -> None:
+@control("the output embedding is counted as well", f"{STATS}.projection_weights", faults.with_embedding)
+@control("biases are counted as well", f"{STATS}.projection_weights", faults.with_biases)
+@misprint("matrices", "169")
+@misprint("parameters_million", "357.7")
+def test_projections_168(claim: Claim, model: PreTrainedModel) -> None:
     """Linear layers other than the output embedding, and their weights; biases are not counted."""
+    from lib.weight_stats import projection_weights
+
+    projections = projection_weights(model)
     count = sum(w.numel() for w in projections.values())
     claim.measured("matrices", len(projections))
     claim.measured("parameters_million", Fraction(count, 10**6))
@@ -83,6 +103,11 @@ def test_projections_168(claim: Claim, model: PreTrainedModel, projections: Weig
 
 
 @claim("weights.error-ladder")
+@control("one of 168 matrices has no groups", f"{TABLE}.column", faults.last_matrix_as("int4-g128", "int4-row"))
+@control("groups of 128 cut off instead of rounding", f"{TABLE}.column", faults.cut_off_column("int4-g128"))
+@control("rows and groups are exchanged in the worst case", f"{TABLE}.worst", exchanged("int4-row", "int4-g128"))
+@control("the group is given what rows buy", f"{COMPARISON}.bought_back", faults.from_one_scale_per_matrix)
+@misprint("bought_back", "0.34")
 def test_error_ladder(claim: Claim, weight_errors: ErrorTable) -> None:
     """Relative Frobenius error of every projection, scales in fp16; means count every matrix once."""
     from lib.quantization.comparison import bought_back, ladder_summary, out_of_order
@@ -102,6 +127,13 @@ def test_error_ladder(claim: Claim, weight_errors: ErrorTable) -> None:
 
 
 @claim("weights.down-proj-12")
+@control("the up projection is read", "middle_down_projection", result(lambda name: name.replace("down", "up")))
+@control("the tail is cut off at six deviations", f"{STATS}.WeightSummary.max_over_std", faults.tail_clipped)
+@control("a normal's tail is counted from four deviations", f"{STATS}.normal_tail", lambda real: lambda _: real(4))
+@misprint("max_over_std", "24.2")
+@misprint("weights", "4,358,145")
+@misprint("percent_beyond", "0.017")
+@misprint("one_in", "7e3")
 def test_down_proj_12(claim: Claim, tensor_profiles: Profiles) -> None:
     """The printed figures against one another, and the same matrix of this model beside them."""
     from lib.weight_stats import normal_tail
@@ -119,6 +151,10 @@ def test_down_proj_12(claim: Claim, tensor_profiles: Profiles) -> None:
 
 
 @claim("weights.two-or-three-levels")
+@control("the code that never occurs is counted", f"{ABSMAX}.reachable_codes", shifted(1))
+@control("all kinds of matrices are pooled", "by_kind", faults.kinds_pooled)
+@control("the levels are to hold 90 % of a matrix, not 99", "NEARLY_ALL", reads(0.9))
+@control("the outermost share is in percent", f"{SCALE}.TensorScaleProfile.outermost_share", scaled(100))
 def test_two_or_three_levels(claim: Claim, tensor_profiles: Profiles) -> None:
     """INT4 with one scale: the fewest levels that hold 99 % of a matrix; the median over each kind of matrix."""
     from lib.quantization.absmax import reachable_codes
@@ -138,6 +174,8 @@ def test_two_or_three_levels(claim: Claim, tensor_profiles: Profiles) -> None:
 
 
 @claim("weights.eight-bit-lands")
+@control("the code that never occurs is counted", f"{ABSMAX}.reachable_codes", shifted(1))
+@control("the scale is that of six deviations", f"{SCALE}.TensorScaleProfile.typical_steps", faults.clipped_scale)
 def test_eight_bit_lands(claim: Claim, tensor_profiles: Profiles) -> None:
     """INT8 with one scale: a weight's mean magnitude in steps, for the printed matrix, the median and the worst."""
     from lib.quantization.absmax import largest_code, reachable_codes
@@ -156,6 +194,8 @@ def test_eight_bit_lands(claim: Claim, tensor_profiles: Profiles) -> None:
 
 
 @claim("weights.normal-blocks")
+@control("input columns are brought to one size first", "lib.block_shape.rejected_shares", faults.columns_made_equal)
+@control("the levels lie at even distances", f"{NF4}.nf4_levels", faults.even_levels)
 def test_normal_blocks(claim: Claim, projections: Weights) -> None:
     """Kurtosis of blocks of 64 against simulated normal ones; NF4 against the best code book for the same weights."""
     from lib import block_shape as shape
@@ -176,6 +216,7 @@ def test_normal_blocks(claim: Claim, projections: Weights) -> None:
 
 
 @claim("weights.shrinks-on-disk")
+@control("4-bit codes take a byte each", f"{PACKING}.pack_nibbles", lambda _: lambda codes: codes.reshape(-1))
 def test_shrinks_on_disk(claim: Claim, model: PreTrainedModel, projections: Weights) -> None:
     """Bytes of everything stored: packed projections with scales, all else in fp16; one file really written."""
     from torch import float16
@@ -196,11 +237,14 @@ def test_shrinks_on_disk(claim: Claim, model: PreTrainedModel, projections: Weig
 
 
 @claim("weights.collapse")
+@control("the matrix with the smallest error is read", "worst_at_4_bits", faults.least_damaged)
+@control("the noise points along the matrix", "lib.quantization.errors.error_of", argument("cosine", lambda _: 1))
+@misprint("energy_kept", "0.009")
 def test_collapse(claim: Claim, tensor_profiles: Profiles) -> None:
     """INT4 with one scale, the worst matrix: how large the reconstruction is, and what an error of 0.99 can mean."""
     from lib.quantization.errors import error_of, least_cosine
 
-    name, worst = max(tensor_profiles.items(), key=lambda item: item[1].int4.relative_error)
+    name, worst = worst_at_4_bits(tensor_profiles)
     claim.measured("worst_error", worst.int4.relative_error)
     claim.measured("error_of_noise", {f"{r} of the size": error_of(r, cosine=0) for r in (0.5, 1.0, 2.0)})
     claim.measured("size", worst.int4.norm_ratio)
@@ -212,6 +256,8 @@ def test_collapse(claim: Claim, tensor_profiles: Profiles) -> None:
 
 
 @claim("weights.outlier-cause")
+@control("so many weights leave every row", f"{SCALE}.errors_without_largest", faults.counted_in_every_row)
+@misprint("weights_million", "4.4")
 def test_outlier_cause(claim: Claim, projections: Weights, weight_errors: ErrorTable) -> None:
     """INT4 with one scale once the largest weights are taken out: how far to the error of one scale per row."""
     from lib.parallel import map_on_cores
@@ -228,6 +274,9 @@ def test_outlier_cause(claim: Claim, projections: Weights, weight_errors: ErrorT
 
 
 @claim("weights.bits-bookkeeping")
+@control("scales are not counted", f"{PACKING}.pack", result(lambda packed: {"codes": packed["codes"]}))
+@misprint("group_128_bits", "4.126")
+@misprint("nf4_bits", "4.26")
 def test_bits_bookkeeping(claim: Claim) -> None:
     """Bits of really packed tensors of the printed shape, scales included; the weights are random, bits are bits."""
     from torch import float32
@@ -246,6 +295,10 @@ def test_bits_bookkeeping(claim: Claim) -> None:
 
 
 @claim("weights.nf4-levels")
+@control("the levels are equally probable quantiles", f"{NF4}.nf4_levels", faults.equally_probable_levels)
+@control("the sixteen levels lie at even distances", f"{NF4}.nf4_levels", faults.even_levels)
+@control("steps of probability may differ by a hundredth", f"{NF4}._ROUNDING", reads(0.01))
+@misprint("levels", "15")
 def test_nf4_levels(claim: Claim) -> None:
     """The code book derived from normal quantiles (equal to the published table, see lib/tests); no model."""
     from lib.quantization.nf4 import NF4_SIGMA, gaps, is_evenly_probable, nf4_levels, normal_mass
@@ -262,6 +315,9 @@ def test_nf4_levels(claim: Claim) -> None:
 
 
 @claim("weights.nf4-28-percent")
+@control("NF4 and INT4 in blocks of 64 are exchanged", f"{TABLE}.column", exchanged("int4-g64", "nf4-b64"))
+@control("INT4 in blocks of 64 and of 128 are exchanged", f"{TABLE}.column", exchanged("int4-g64", "int4-g128"))
+@misprint("percent_lower", "29")
 def test_nf4_28_percent(claim: Claim, weight_errors: ErrorTable) -> None:
     """The printed ratio; then INT4 at 64 and NF4 at 128 as third rows: mean errors, matrices resampled in pairs."""
     from lib.quantization.comparison import drop, step_share
@@ -280,6 +336,11 @@ def test_nf4_28_percent(claim: Claim, weight_errors: ErrorTable) -> None:
 
 
 @claim("weights.nf4-beats-g128")
+@control("one of 168 matrices has INT4's levels", f"{TABLE}.column", faults.last_matrix_as("nf4-b64", "int4-g128"))
+@control("NF4 and INT4 in groups are exchanged", f"{TABLE}.column", exchanged("nf4-b64", "int4-g128"))
+@control("affine INT4 has no zero points", f"{TABLE}.column", mistaken(AFFINE_AS_SYMMETRIC))
+@control("losses are compared the wrong way round", f"{QUALITY}.pooled_cost", scaled(-1))
+@control("choices are compared the wrong way round", f"{QUALITY}.pooled_agreement_gap", scaled(-1))
 def test_nf4_beats_g128(claim: Claim, weight_errors: ErrorTable, fine_grained: list[str], quality: Quality) -> None:
     """Mean error over matrices, paired; affine INT4 only where no earlier quantization shows. Then loss and choices."""
     from lib.quantization.comparison import advantage
@@ -300,6 +361,8 @@ def test_nf4_beats_g128(claim: Claim, weight_errors: ErrorTable, fine_grained: l
 
 
 @claim("weights.fewer-bytes-faster")
+@control("every format is widened in memory first", f"{ROUNDS}.ratio", faults.always_widened, slow=True)
+@control("a step's time is worked out from its bytes", f"{STEPS}.over_bytes", reads(1.0), slow=True)
 def test_fewer_bytes_faster(claim: Claim, model: PreTrainedModel, timings: Timings) -> None:
     """Whole decode steps over 64 cached tokens, batch 1, every linear layer in the format, the output embedding too.
 
@@ -311,3 +374,8 @@ def test_fewer_bytes_faster(claim: Claim, model: PreTrainedModel, timings: Timin
     until_settled(claim, steps.rounds, steps.figures, STEP_BUDGET_S)
     steps.show(claim, timings.limits.read)
     claim.condition("torch carries a kernel that reads the codes; none does for NF4's uneven levels")
+
+
+def worst_at_4_bits(profiles: Profiles) -> tuple[str, TensorScaleProfile]:
+    """The matrix that INT4 with one scale leaves most wrong, by name."""
+    return max(profiles.items(), key=lambda item: item[1].int4.relative_error)

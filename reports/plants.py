@@ -70,6 +70,24 @@ def argument(name: str, change: Callable[[Any], Any]) -> Callable[[Real], Real]:
     return plant
 
 
+def mistaken(given: Mapping[Any, Any]) -> Callable[[Real], Real]:
+    """The method is asked for one thing and takes another: rows mixed up. given: asked for → taken."""
+
+    def plant(real: Real) -> Real:
+        @functools.wraps(real)
+        def wrong(self: Any, asked: Any, *args: Any, **kwargs: Any) -> Any:
+            return real(self, given.get(asked, asked), *args, **kwargs)
+
+        return wrong
+
+    return plant
+
+
+def exchanged(first: Any, second: Any) -> Callable[[Real], Real]:
+    """The method takes either of two things for the other."""
+    return mistaken({first: second, second: first})
+
+
 def negated(real: Real) -> Real:
     """A yes is a no."""
     return result(lambda found: numbers(found, lambda n: n, flip=True))(real)
