@@ -63,11 +63,6 @@ def _made_by(rule: Callable[[Real], Real], speculations: Speculations, draft: st
         return speculations._quantized(draft)
 
 
-def never_cast(_cast_copy: Real) -> Real:
-    """A model is said to be in 16 bits and is not."""
-    return lambda model, _number_format: model
-
-
 def in_single_precision(acceptance: Real) -> Real:
     """A chance is rounded to 24 bits."""
 

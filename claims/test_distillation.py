@@ -108,9 +108,9 @@ def test_temperature_ratio(claim: Claim, next_tokens: NextTokens) -> None:
 
 
 @claim("distillation.teacher-adds")
-@control("soft labels carry the first symbol only", LOSSES, told_the_choice, slow=True)
-@control("the two losses are subtracted the other way round", "lib.distillation.text.gain", turned_round, slow=True)
-@control("a temperature of 2 is never applied", LOSSES, always_at_one, slow=True)
+@control("soft labels carry the first symbol only", LOSSES, told_the_choice)
+@control("the two losses are subtracted the other way round", "lib.distillation.text.gain", turned_round)
+@control("a temperature of 2 is never applied", LOSSES, always_at_one)
 def test_teacher_adds(claim: Claim, school: School) -> None:
     """Small students of the same tokens, each told something else; held-out loss on texts that they were not taught."""
     from lib.distillation.students import Labels

@@ -16,7 +16,6 @@ from claims.speculative_faults import (
     in_single_precision,
     keeps_among_best,
     looked_at_and_refused,
-    never_cast,
     one_pass_in_all,
     one_pass_more,
     only_what_was_judged,
@@ -116,7 +115,6 @@ def test_verify_is_cheap(claim: Claim, timings: Timings) -> None:
 
 
 @claim("speculative.greedy-exact")
-@control("the model in 16 bits is still in 32", "lib.slim_models.cast_copy", never_cast, slow=True)
 @control(
     "of one draft, the target's second best is kept as well",
     "fixtures.speculation.Speculations.run",
@@ -144,9 +142,9 @@ def test_greedy_exact(claim: Claim, speculations: Speculations, tokenizer: PreTr
 
 
 @claim("speculative.sampling-exact")
-@control("the chance p/q has single precision", "lib.speculative.sampling.acceptance", in_single_precision, slow=True)
-@control("what is refused is drawn anew from p", "lib.speculative.sampling.residual", from_the_target, slow=True)
-@control("a wrong rule is the right one", "lib.speculative.wrong_rules.StaleQ", the_right_one, slow=True)
+@control("the chance p/q has single precision", "lib.speculative.sampling.acceptance", in_single_precision)
+@control("what is refused is drawn anew from p", "lib.speculative.sampling.residual", from_the_target)
+@control("a wrong rule is the right one", "lib.speculative.wrong_rules.StaleQ", the_right_one)
 def test_sampling_exact(claim: Claim, speculations: Speculations) -> None:
     """Replies of three tokens by two models' own chances, enumerated and drawn; wrong rules beside the right one."""
     from lib.speculative.sampling import Sampled
@@ -273,6 +271,9 @@ def timed_beside_formula(claim: Claim, speculations: Speculations, timings: Timi
         replies = timed_replies(speculations.target, worst, speculations.table.tokenizer)
         rounds = timings.rounds(replies)
         until_settled(claim, rounds, {"time_over_plain": lambda: rounds.ratio(WORST, over=PLAIN)}, TIMED_BUDGET_S)
+        for reply in replies.values():
+            if reply.last is None:  # beside another process nothing was timed
+                reply()
     claim.measured("time_over_plain_by_draft", over_first(rounds, PLAIN, (WORST, SELF, LOOKED_UP)), "1")
     claim.measured("same_reply", len({reply.last.tokens for reply in replies.values() if reply.last}) == 1)
     claim.measured("accepted_of_judged", {name: replies[name].acceptance for name in (WORST, SELF, LOOKED_UP)}, "1")
