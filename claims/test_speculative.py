@@ -9,19 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from claims.speculative_faults import (
-    NET_SPEEDUP,
-    a_position_late,
-    from_the_target,
-    in_single_precision,
-    keeps_among_best,
-    looked_at_and_refused,
-    one_pass_in_all,
-    one_pass_more,
-    only_what_was_judged,
-    run_with_second_best,
-    the_right_one,
-)
+from claims import speculative_faults as faults
 from claims.speculative_runs import (
     DRAWS,
     LOOKED_UP,
@@ -118,7 +106,7 @@ def test_verify_is_cheap(claim: Claim, timings: Timings) -> None:
 @control(
     "of one draft, the target's second best is kept as well",
     "fixtures.speculation.Speculations.run",
-    run_with_second_best("int4-row"),
+    faults.run_with_second_best("int4-row"),
     slow=True,
 )
 def test_greedy_exact(claim: Claim, speculations: Speculations, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -142,9 +130,9 @@ def test_greedy_exact(claim: Claim, speculations: Speculations, tokenizer: PreTr
 
 
 @claim("speculative.sampling-exact")
-@control("the chance p/q has single precision", "lib.speculative.sampling.acceptance", in_single_precision)
-@control("what is refused is drawn anew from p", "lib.speculative.sampling.residual", from_the_target)
-@control("a wrong rule is the right one", "lib.speculative.wrong_rules.StaleQ", the_right_one)
+@control("the chance p/q has single precision", "lib.speculative.sampling.acceptance", faults.in_single_precision)
+@control("what is refused is drawn anew from p", "lib.speculative.sampling.residual", faults.from_the_target)
+@control("a wrong rule is the right one", "lib.speculative.wrong_rules.StaleQ", faults.the_right_one)
 def test_sampling_exact(claim: Claim, speculations: Speculations) -> None:
     """Replies of three tokens by two models' own chances, enumerated and drawn; wrong rules beside the right one."""
     from lib.speculative.sampling import Sampled
@@ -161,8 +149,8 @@ def test_sampling_exact(claim: Claim, speculations: Speculations) -> None:
 
 
 @claim("speculative.alpha-is-agreement")
-@control("what follows a refused token is not counted", "rates", only_what_was_judged, slow=True)
-@control("agreements are read a position late", "lib.speculative.decoding.replayed", a_position_late, slow=True)
+@control("what follows a refused token is not counted", "rates", faults.only_what_was_judged, slow=True)
+@control("agreements are read a position late", "lib.speculative.decoding.replayed", faults.a_position_late, slow=True)
 @misprint("positions", "143", slow=True)
 def test_alpha_is_agreement(claim: Claim, speculations: Speculations) -> None:
     """Every quantized self drafts for the tokens of the agreement column; the rate of acceptance by each definition."""
@@ -214,7 +202,7 @@ def test_expected_tokens(claim: Claim, request: pytest.FixtureRequest) -> None:
 
 
 @claim("speculative.net-speedup")
-@control("the draft runs once more than it has tokens", NET_SPEEDUP, one_pass_more)
+@control("the draft runs once more than it has tokens", faults.NET_SPEEDUP, faults.one_pass_more)
 @misprint("high_speedup", "3.41")
 @misprint("low_speedup", "0.80")
 def test_net_speedup(claim: Claim) -> None:
@@ -239,8 +227,10 @@ def test_net_speedup(claim: Claim) -> None:
 
 
 @claim("speculative.can-be-slower")
-@control("a draft is paid for once, however long", NET_SPEEDUP, one_pass_in_all, slow=True)
-@control("a token is kept whatever it is", "lib.speculative.sampling.Greedy.judge", keeps_among_best(10**9), slow=True)
+@control("a draft is paid for once, however long", faults.NET_SPEEDUP, faults.one_pass_in_all, slow=True)
+@control(
+    "a token is kept whatever it is", "lib.speculative.sampling.Greedy.judge", faults.keeps_among_best(10**9), slow=True
+)
 @control("the two times are compared the other way round", RATIO, turned_round, slow=True)
 @misprint("draft_over_target", "0.1", slow=True)
 def test_can_be_slower(claim: Claim, request: pytest.FixtureRequest) -> None:
@@ -282,7 +272,7 @@ def timed_beside_formula(claim: Claim, speculations: Speculations, timings: Timi
 
 
 @claim("speculative.long-drafts")
-@control("looked at and refused", "lib.speculative.formulas.reached", looked_at_and_refused)
+@control("looked at and refused", "lib.speculative.formulas.reached", faults.looked_at_and_refused)
 @control("a low acceptance is 35 %, not 30", "LOW", reads(Fraction(35, 100)))
 def test_long_drafts(claim: Claim) -> None:
     """Eight drafted tokens against four, by cost; and how likely the eighth is to be looked at, by acceptance."""
