@@ -12,7 +12,7 @@ from claims.timed import BUDGET_S, over_first, roofline, until_settled
 from claims.timed_faults import (
     RATIO,
     as_long_as_one,
-    bytes_twice,
+    bytes_thrice,
     costs_of,
     in_halves,
     mistaken,
@@ -112,7 +112,7 @@ def test_knee(claim: Claim, timings: Timings) -> None:
 @claim("batching.weights-read-once")
 @control("the batch is computed in two halves", "lib.weight_reads.weight_reads", in_halves, slow=True)
 @control("the arithmetic of 16 requests is counted for one", "lib.step_actions.pass_cost", costs_of(BATCH), slow=True)
-@control("every byte counts as read and written", "lib.step_actions.pass_cost", bytes_twice, slow=True)
+@control("a step is said to read the weights three times", "lib.step_actions.pass_cost", bytes_thrice, slow=True)
 def test_weights_read_once(claim: Claim, timings: Timings) -> None:
     """Reads counted at torch's dispatcher; how much of this machine's bandwidth and arithmetic a step uses."""
     from lib.machine_limits import PRODUCT_FLOPS, READ_BYTES
