@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reports.claim import Claim
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from fixtures.corpora import Corpus
+    from lib.intervals import Estimate
     from lib.scheduling.comparison import Comparison
     from lib.scheduling.times import Seconds
     from lib.serving.requests import GenerationRequest
@@ -28,6 +29,17 @@ def both_printed(case: Comparison, latency: Seconds) -> float:
     low, high = PRINTS_AS_16
     throughput = case.throughput()
     return float(((low <= throughput) & (throughput < high) & (latency > TENFOLD)).mean())
+
+
+def throughput_plot(claim: Claim, by_load: Mapping[float, Estimate]) -> None:
+    """The ratio of throughputs over the load."""
+    claim.plot(
+        "Throughput of continuous over static batching",
+        x=Axis("load"),
+        y=Axis("throughput ratio", name_id="rasio throughput"),
+        curves=[Curve("9 in 10 workloads", by_load, "9 dari 10 beban kerja")],
+        title_id="Throughput continuous batching dibanding static batching",
+    )
 
 
 def load_table(claim: Claim, loads: Sequence[float], per_shape: int) -> None:

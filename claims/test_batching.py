@@ -9,9 +9,20 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from claims.timed import BUDGET_S, over_first, roofline, until_settled
+from claims.timed_faults import (
+    RATIO,
+    as_long_as_one,
+    bytes_thrice,
+    costs_of,
+    in_halves,
+    mistaken,
+    of_one,
+    turned_round,
+)
 from claims.timed_tables import batch_table
 from fixtures.timing import BATCHES, CACHED, PRODUCT, READ
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
 
 if TYPE_CHECKING:
     from fixtures.timing import Timings
@@ -21,6 +32,9 @@ PERCENT = 100
 
 
 @claim("batching.batch-16")
+@control("a step brings one token, however many requests it has", RATIO, of_one, slow=True)
+@control("the two waits are compared the other way round", RATIO, turned_round, slow=True)
+@misprint("latency_ratio", "2.66", slow=True)
 def test_batch_16(claim: Claim, timings: Timings) -> None:
     """Sixteen requests against one; the printed pair against itself, by arithmetic."""
     rounds = timings.batches
@@ -41,6 +55,8 @@ def test_batch_16(claim: Claim, timings: Timings) -> None:
 
 
 @claim("batching.tradeoff")
+@control("the slow step of four rows is read as that of three", RATIO, mistaken({"4": "3"}), slow=True)
+@control("the two waits are compared the other way round", RATIO, turned_round, slow=True)
 def test_tradeoff(claim: Claim, timings: Timings) -> None:
     """Batches of 1 to 64: throughput from each to the next, and each one's wait against a single request's."""
     rounds, names = timings.batches, [str(b) for b in BATCHES]
@@ -60,6 +76,13 @@ def test_tradeoff(claim: Claim, timings: Timings) -> None:
 
 
 @claim("batching.knee")
+@control(
+    "the step at 32 is taken to last as long as one at 1",
+    "lib.batching.turn_if_overlapped",
+    as_long_as_one,
+    slow=True,
+)
+@misprint("throughput_gain", "12", slow=True)
 def test_knee(claim: Claim, timings: Timings) -> None:
     """The printed figures against the explanation printed with them; then this machine's own doublings, shown."""
     from lib.batching import turn_if_in_turn, turn_if_overlapped
@@ -87,6 +110,9 @@ def test_knee(claim: Claim, timings: Timings) -> None:
 
 
 @claim("batching.weights-read-once")
+@control("the batch is computed in two halves", "lib.weight_reads.weight_reads", in_halves, slow=True)
+@control("the arithmetic of 16 requests is counted for one", "lib.step_actions.pass_cost", costs_of(BATCH), slow=True)
+@control("a step is said to read the weights three times", "lib.step_actions.pass_cost", bytes_thrice, slow=True)
 def test_weights_read_once(claim: Claim, timings: Timings) -> None:
     """Reads counted at torch's dispatcher; how much of this machine's bandwidth and arithmetic a step uses."""
     from lib.machine_limits import PRODUCT_FLOPS, READ_BYTES

@@ -10,6 +10,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from claims.distillation_faults import (
+    LOSSES,
+    SOFT_GRADIENT,
+    all_over_the_first,
+    always_at_one,
+    drawn_blindly,
+    first_two_exchanged,
+    in_single_precision,
+    of_the_choice,
+    told_the_choice,
+    turned_round,
+    without_its_temperature,
+)
 from claims.distillation_tables import (
     NEAR_MISSES,
     chain_gaps,
@@ -23,6 +36,8 @@ from claims.distillation_tables import (
 from fixtures.next_tokens import PRINTED
 from lib.intervals import Estimate
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
+from reports.plants import of_property, reads, result
 
 if TYPE_CHECKING:
     from fixtures.lessons import School
@@ -38,6 +53,13 @@ SHARES = (1 / 16, 1.0)  # of the tokens that can be taught
 
 
 @claim("distillation.soft-labels")
+@control("no word counts as one of another class", "claims.distillation_tables.OTHER_GRAMMAR", reads(frozenset()))
+@control(
+    "only the first noun counts, as in a hard label",
+    "claims.distillation_tables.FirstWords.nouns",
+    of_property(result(lambda nouns: nouns[:1])),
+)
+@misprint("probability_cup", "0.1015")
 def test_soft_labels(claim: Claim, next_tokens: NextTokens) -> None:
     """The printed words after the printed sentence; what comes first after six sentences, and the tail."""
     from lib.distillation.temperature import ids_for_mass
@@ -59,6 +81,11 @@ def test_soft_labels(claim: Claim, next_tokens: NextTokens) -> None:
 
 
 @claim("distillation.temperature-ratio")
+@control("softmax in single precision", "lib.distillation.temperature.log_soften", in_single_precision)
+@control("the two likeliest tokens are exchanged", "lib.distillation.temperature.soften", first_two_exchanged)
+@control("the entropy falls", "lib.distillation.temperature.entropy_slope", result(lambda slope: -slope))
+@misprint("ratio_at_low_temperature", "2.25")
+@misprint("ratio_at_high_temperature", "1.49")
 def test_temperature_ratio(claim: Claim, next_tokens: NextTokens) -> None:
     """The printed ratio from the printed probabilities, and its root at any temperature on whole rows of the model."""
     from lib.distillation.temperature import entropy_slope, order_reversals, ratio_between, soften, tempered_ratio
@@ -81,6 +108,9 @@ def test_temperature_ratio(claim: Claim, next_tokens: NextTokens) -> None:
 
 
 @claim("distillation.teacher-adds")
+@control("soft labels carry the first symbol only", LOSSES, told_the_choice)
+@control("the two losses are subtracted the other way round", "lib.distillation.text.gain", turned_round)
+@control("a temperature of 2 is never applied", LOSSES, always_at_one)
 def test_teacher_adds(claim: Claim, school: School) -> None:
     """Small students of the same tokens, each told something else; held-out loss on texts that they were not taught."""
     from lib.distillation.students import Labels
@@ -110,6 +140,11 @@ def test_teacher_adds(claim: Claim, school: School) -> None:
 
 
 @claim("distillation.gradient")
+@control("the 1/T in front is forgotten", SOFT_GRADIENT, without_its_temperature)
+@control("the closed form is rounded to single precision", SOFT_GRADIENT, in_single_precision)
+@control("the teacher's choice stands for its distribution", SOFT_GRADIENT, of_the_choice)
+@control("labels are drawn blindly", "lib.distillation.gradients.expected_hard_gradient", drawn_blindly)
+@control("every share is taken of the first token's", "near_miss_gains", all_over_the_first)
 def test_gradient(claim: Claim, next_tokens: NextTokens) -> None:
     """The gradient in closed form on whole rows of the model, and whose share of it grows with the temperature."""
     claim.measured("off_the_closed_form", closed_form_error(next_tokens))

@@ -6,11 +6,22 @@ so every result here is a range over workloads. Torch is imported by the tests t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from claims.serving_tables import PRINTS_AS_16, SLOTS, both_printed, engine_plots, load_table, prose_requests
+from claims import serving_faults as faults
+from claims.serving_tables import (
+    PRINTS_AS_16,
+    SLOTS,
+    both_printed,
+    engine_plots,
+    load_table,
+    prose_requests,
+    throughput_plot,
+)
 from reports.claim import Claim, claim
-from reports.plots import Axis, Curve
+from reports.controls import control, misprint
+from reports.plants import of_property, reads, result
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -36,6 +47,9 @@ OWN, NEW = 5, 3  # tokens of each prompt after that, and of each reply
 
 
 @claim("serving.workload")
+@control("every reply's end counts as a token of it", "lib.scheduling.family.draw", result(lambda rows: rows + 1))
+@misprint("requests", "63")
+@misprint("slots", "9")
 def test_workload(claim: Claim) -> None:
     """Four shapes of skew, 2,500 workloads each: all of them have exactly the published summary."""
     from lib.scheduling.family import SHAPES, Summary, draw
@@ -53,6 +67,11 @@ def test_workload(claim: Claim) -> None:
 
 
 @claim("serving.throughput-1.6")
+@control("a static batch's slots are refilled one by one", "lib.scheduling.comparison.simulate_static", faults.refilled)
+@control(
+    "static over continuous, not the other way round", "lib.scheduling.comparison.throughput_ratio", faults.exchanged
+)
+@misprint("throughput_ratio", "3.3")
 def test_throughput(claim: Claim) -> None:
     """Useful tokens per second over 10,000 workloads: median and central nine tenths, by arrivals and step cost."""
     from lib.scheduling.comparison import central, compare
@@ -74,17 +93,14 @@ def test_throughput(claim: Claim) -> None:
     claim.measured("share_of_workloads_that_print_1.6", printing, unit="1")
     claim.condition("arrivals, padding and step cost that the text does not give")
     claim.protocol(workloads=4 * PER_SHAPE, slots=SLOTS, interval="5 to 95 % of workloads")
-    by_load = {load: central(ratios[f"arrivals at random, load {load}"]) for load in LOADS}
-    claim.plot(
-        "Throughput of continuous over static batching",
-        x=Axis("load"),
-        y=Axis("throughput ratio", name_id="rasio throughput"),
-        curves=[Curve("9 in 10 workloads", by_load, "9 dari 10 beban kerja")],
-        title_id="Throughput continuous batching dibanding static batching",
-    )
+    throughput_plot(claim, {load: central(ratios[f"arrivals at random, load {load}"]) for load in LOADS})
 
 
 @claim("serving.latency-10x")
+@control("the first token counts as heard with the last", "lib.scheduling.latency.DEFINITIONS", faults.first_as_last)
+@control("a static batch's slots are refilled one by one", "lib.scheduling.comparison.simulate_static", faults.refilled)
+@control("the total loses its last digit", "lib.scheduling.family.PUBLISHED", lambda real: replace(real, total=187))
+@misprint("from_waiting_for_neighbours", "3.0")
 def test_latency(claim: Claim) -> None:
     """Mean latency by definition, all at once and at a load of 0.6; then what the given reason can do at most."""
     from lib.scheduling.bounds import most_service_ratio, most_service_ratio_at
@@ -125,6 +141,10 @@ def test_latency(claim: Claim) -> None:
 
 
 @claim("serving.neighbour")
+@control("a static batch lets go of whoever is done", "lib.scheduling.policies.STATIC", faults.one_by_one)
+@control("continuous batching answers group by group", "lib.scheduling.policies.CONTINUOUS", faults.as_a_group)
+@control("every request runs a step too long", "lib.scheduling.requests.at_once", faults.one_token_more)
+@misprint("neighbour_tokens", "230")
 def test_neighbour(claim: Claim) -> None:
     """Every pair of slots in a group of eight, other lengths drawn: when the short request is answered, in steps."""
     import numpy as np
@@ -151,6 +171,7 @@ def test_neighbour(claim: Claim) -> None:
 
 
 @claim("serving.slot-refill")
+@control("the cache has twice the room that it is said to have", "lib.contiguous_arena.Arena", faults.twice_the_room)
 def test_slot_refill(claim: Claim) -> None:
     """Slot-steps that stay idle while a request waits: room in the cache for every slot's longest request, and half."""
     from lib.contiguous_arena import Arena, serve
@@ -178,6 +199,17 @@ def test_slot_refill(claim: Claim) -> None:
 
 
 @claim("serving.fragmentation")
+@control(
+    "the share in use is taken for the share that is wasted",
+    "lib.reservation.Memory.wasted_share",
+    of_property(result(lambda share: 1 - share)),
+)
+@control(
+    "reserved positions count as free, so that every wait counts as fragmentation",
+    "lib.contiguous_arena.Arena.free",
+    of_property(lambda _: lambda self: self.capacity),
+)
+@control("a sequence holds a block more than it needs", "lib.reservation_study.in_blocks", faults.a_block_ahead)
 def test_fragmentation(claim: Claim) -> None:
     """Continuous batching of drawn workloads, prompts of 40 and of 16 to 512 tokens; positions, step by step."""
     from lib.reservation import exactly, in_blocks, output_up_to, the_maximum
@@ -203,6 +235,15 @@ def test_fragmentation(claim: Claim) -> None:
 
 
 @claim("serving.real-engine")
+@control(
+    "a decoded token does not attend to itself", "lib.serving.attention.Span.mask", faults.blind_to_itself, slow=True
+)
+@control(
+    "the two times are compared the other way round",
+    "lib.serving.side_by_side.total_ratio",
+    faults.exchanged,
+    slow=True,
+)
 def test_real_engine(
     claim: Claim,
     model: PreTrainedModel,
@@ -236,6 +277,10 @@ def test_real_engine(
 
 
 @claim("serving.paged")
+@control("blocks are read as they lie in memory", "lib.paged_cache.storage.PagedStorage.read", faults.in_memory_order)
+@control(
+    "what is stored is rounded to bf16", "lib.paged_cache.storage.PagedStorage.write", faults.stored_in("bfloat16")
+)
 def test_paged(claim: Claim, model: PreTrainedModel) -> None:
     """This model's shape, random keys and values, blocks in a random order: read back, and attended to."""
     from lib.cache_bytes import cache_shape
@@ -251,6 +296,14 @@ def test_paged(claim: Claim, model: PreTrainedModel) -> None:
 
 
 @claim("serving.prefix-sharing")
+@control(
+    "a prefix is looked up without its first block",
+    "lib.paged_cache.hashing.PrefixIndex._child",
+    faults.without_its_first_block,
+    slow=True,
+)
+@control("blocks are half as long", "BLOCK", reads(8), slow=True)
+@misprint("sharing_sequences", "3", slow=True)
 def test_prefix_sharing(claim: Claim, model: PreTrainedModel) -> None:
     """Two random prompts with a common beginning, one after the other while the first still runs; blocks of 16."""
     from lib.serving.prefixes import shared_prefix

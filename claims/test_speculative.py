@@ -9,6 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from claims import speculative_faults as faults
 from claims.speculative_runs import (
     DRAWS,
     LOOKED_UP,
@@ -38,12 +39,15 @@ from claims.speculative_tables import (
     tail_plot,
 )
 from claims.timed import over_first, roofline, until_settled
+from claims.timed_faults import RATIO, per_step, turned_round
 from fixtures.model import NO_TOKENIZER
 from fixtures.quality import CHAPTER_ROWS
 from fixtures.speculation import CHAPTER_DRAFT, DRAFTS, draft_tokens
 from fixtures.timing import CACHED, POSITIONS
 from lib.intervals import Estimate
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
+from reports.plants import of_property, reads, shifted
 from reports.plots import Axis, Curve
 
 if TYPE_CHECKING:
@@ -65,6 +69,7 @@ TIMED_BUDGET_S = 16.0
 
 
 @claim("speculative.verify-is-cheap")
+@control("the time of a pass is divided by its positions", RATIO, per_step, slow=True)
 def test_verify_is_cheap(claim: Claim, timings: Timings) -> None:
     """One pass over a draft and the token after it, all their logits, against one position; 64 cached tokens."""
     from lib.step_actions import pass_cost
@@ -98,6 +103,12 @@ def test_verify_is_cheap(claim: Claim, timings: Timings) -> None:
 
 
 @claim("speculative.greedy-exact")
+@control(
+    "of one draft, the target's second best is kept as well",
+    "fixtures.speculation.Speculations.run",
+    faults.run_with_second_best("int4-row"),
+    slow=True,
+)
 def test_greedy_exact(claim: Claim, speculations: Speculations, tokenizer: PreTrainedTokenizerBase) -> None:
     """54 prompts, 7 drafts, fp32, against plain decoding step by step; the model as its own draft in 16 bits."""
     import torch
@@ -119,6 +130,9 @@ def test_greedy_exact(claim: Claim, speculations: Speculations, tokenizer: PreTr
 
 
 @claim("speculative.sampling-exact")
+@control("the chance p/q has single precision", "lib.speculative.sampling.acceptance", faults.in_single_precision)
+@control("what is refused is drawn anew from p", "lib.speculative.sampling.residual", faults.from_the_target)
+@control("a wrong rule is the right one", "lib.speculative.wrong_rules.StaleQ", faults.the_right_one)
 def test_sampling_exact(claim: Claim, speculations: Speculations) -> None:
     """Replies of three tokens by two models' own chances, enumerated and drawn; wrong rules beside the right one."""
     from lib.speculative.sampling import Sampled
@@ -135,6 +149,9 @@ def test_sampling_exact(claim: Claim, speculations: Speculations) -> None:
 
 
 @claim("speculative.alpha-is-agreement")
+@control("what follows a refused token is not counted", "rates", faults.only_what_was_judged, slow=True)
+@control("agreements are read a position late", "lib.speculative.decoding.replayed", faults.a_position_late, slow=True)
+@misprint("positions", "143", slow=True)
 def test_alpha_is_agreement(claim: Claim, speculations: Speculations) -> None:
     """Every quantized self drafts for the tokens of the agreement column; the rate of acceptance by each definition."""
     runs = {draft: speculations.run(draft) for draft in CHAPTER_ROWS}
@@ -153,6 +170,15 @@ def test_alpha_is_agreement(claim: Claim, speculations: Speculations) -> None:
 
 
 @claim("speculative.expected-tokens")
+@control("the target's own token is left out", "lib.speculative.formulas.expected_tokens", shifted(-1), slow=True)
+@control(
+    "tokens that nobody looked at count as refused",
+    "lib.speculative.decoding.Round.judged",
+    of_property(lambda _: lambda self: self.proposed),
+    slow=True,
+)
+@misprint("forward_passes", "4", slow=True)
+@misprint("kept_tokens", "1.3", slow=True)
 def test_expected_tokens(claim: Claim, request: pytest.FixtureRequest) -> None:
     """The formula at the printed acceptance; the same by coins; and beside runs, where acceptances may cluster."""
     from lib.speculative.formulas import expected_tokens, simulated_tokens
@@ -176,6 +202,9 @@ def test_expected_tokens(claim: Claim, request: pytest.FixtureRequest) -> None:
 
 
 @claim("speculative.net-speedup")
+@control("the draft runs once more than it has tokens", faults.NET_SPEEDUP, faults.one_pass_more)
+@misprint("high_speedup", "3.41")
+@misprint("low_speedup", "0.80")
 def test_net_speedup(claim: Claim) -> None:
     """Both printed speed-ups solved for the draft's cost: is there one that gives both? Then the whole table."""
     from lib.speculative.formulas import common_cost, draft_cost, net_speedup
@@ -198,6 +227,12 @@ def test_net_speedup(claim: Claim) -> None:
 
 
 @claim("speculative.can-be-slower")
+@control("a draft is paid for once, however long", faults.NET_SPEEDUP, faults.one_pass_in_all, slow=True)
+@control(
+    "a token is kept whatever it is", "lib.speculative.sampling.Greedy.judge", faults.keeps_among_best(10**9), slow=True
+)
+@control("the two times are compared the other way round", RATIO, turned_round, slow=True)
+@misprint("draft_over_target", "0.1", slow=True)
 def test_can_be_slower(claim: Claim, request: pytest.FixtureRequest) -> None:
     """The formula at the printed acceptance and cost, by draft length; then a reply that is really timed, in turn."""
     from lib.speculative.formulas import break_even, net_speedup
@@ -226,6 +261,9 @@ def timed_beside_formula(claim: Claim, speculations: Speculations, timings: Timi
         replies = timed_replies(speculations.target, worst, speculations.table.tokenizer)
         rounds = timings.rounds(replies)
         until_settled(claim, rounds, {"time_over_plain": lambda: rounds.ratio(WORST, over=PLAIN)}, TIMED_BUDGET_S)
+        for reply in replies.values():
+            if reply.last is None:  # beside another process nothing was timed
+                reply()
     claim.measured("time_over_plain_by_draft", over_first(rounds, PLAIN, (WORST, SELF, LOOKED_UP)), "1")
     claim.measured("same_reply", len({reply.last.tokens for reply in replies.values() if reply.last}) == 1)
     claim.measured("accepted_of_judged", {name: replies[name].acceptance for name in (WORST, SELF, LOOKED_UP)}, "1")
@@ -234,6 +272,8 @@ def timed_beside_formula(claim: Claim, speculations: Speculations, timings: Timi
 
 
 @claim("speculative.long-drafts")
+@control("looked at and refused", "lib.speculative.formulas.reached", faults.looked_at_and_refused)
+@control("a low acceptance is 35 %, not 30", "LOW", reads(Fraction(35, 100)))
 def test_long_drafts(claim: Claim) -> None:
     """Eight drafted tokens against four, by cost; and how likely the eighth is to be looked at, by acceptance."""
     from lib.speculative.formulas import net_speedup, overtaking, reached

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from claims.timed import roofline, share_added, step_by_step, until_settled
+from claims.timed_faults import RATIO, longer, mistaken, never_longer, of_one, taken_as, turned_round
 from claims.timed_tables import decode_table, prefill_table
 from fixtures.timing import (
     CACHED,
@@ -22,7 +23,10 @@ from fixtures.timing import (
     TALK,
     TURN,
 )
+from lib.intervals import Estimate
 from reports.claim import Claim, claim
+from reports.controls import control, misprint
+from reports.plants import reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,9 +39,14 @@ MS_PER_S = 1000
 NEAR_BUDGET_S, FAR_BUDGET_S = 24.0, 12.0  # a tenth of a step is a fine difference; far out there is little doubt
 BEYOND_BUDGET_S = 25.0  # two passes of some seconds each, whose ratio is not far from one
 SHORTEST, LONGEST = CONTEXTS[0], CONTEXTS[1]  # of the chapter's table; the longer ones look for its end
+OVER_SHORTEST = "fixtures.timing.Timings.over_shortest"
 
 
 @claim("two-phases.phase-arithmetic")
+@control("the token out of the prefill counts as a decode step", "REPLY_TOKENS", reads(REPLY_TOKENS + 1))
+@misprint("decode_over_prompt", "6.5")
+@misprint("decode_ms", "165")
+@misprint("prefill_s", "1.0262")
 def test_phase_arithmetic(claim: Claim) -> None:
     """Whether the derived figures follow from the two printed timings, rounding included. Times nothing."""
     prefill_s, decode_s = claim.given("prefill_s"), claim.given("decode_s")
@@ -53,6 +62,7 @@ def test_phase_arithmetic(claim: Claim) -> None:
 
 
 @claim("two-phases.prefill-cheaper")
+@control("the time of a whole prompt is taken for that of one of its tokens", RATIO, of_one, slow=True)
 def test_prefill_cheaper(claim: Claim, timings: Timings) -> None:
     """One decode step after 40 tokens against prefills of 16 to 1,024, per token. Batch 1 only."""
     rounds = timings.prompts
@@ -66,6 +76,19 @@ def test_prefill_cheaper(claim: Claim, timings: Timings) -> None:
 
 
 @claim("two-phases.prefill-table")
+@control("the two lengths are compared the other way round", RATIO, turned_round, slow=True)
+@control(
+    "24 times the prompt is taken to need hardly 24 times as long",
+    RATIO,
+    taken_as("12288", "512", Estimate(23.5, 23.2, 23.8)),
+    slow=True,
+)
+@control(
+    "the time of a pass is not divided by its tokens",
+    "step_by_step",
+    lambda real: lambda rounds, names, per=False: real(rounds, names),
+    slow=True,
+)
 def test_prefill_table(claim: Claim, timings: Timings) -> None:
     """Prefills of 16 to 1,024 tokens through the whole model; beyond, one layer of it stands for all."""
     from lib.step_actions import pass_cost
@@ -87,6 +110,9 @@ def test_prefill_table(claim: Claim, timings: Timings) -> None:
 
 
 @claim("two-phases.decode-flat")
+@control("a step attends to the shortest context only", OVER_SHORTEST, never_longer, slow=True)
+@control("the table's last step takes a quarter longer", RATIO, longer(1.25, str(LONGEST)), slow=True)
+@misprint("longest_context", "1,025", slow=True)
 def test_decode_flat(claim: Claim, timings: Timings) -> None:
     """One decode step over filled caches of 16 to 16,384 tokens, relative to the shortest."""
     _steps_by_context(claim, timings, "slowdown", timings.over_shortest)
@@ -100,6 +126,8 @@ def test_decode_flat(claim: Claim, timings: Timings) -> None:
 
 
 @claim("two-phases.weights-hide-attention")
+@control("the output matrix is not counted", "lib.step_actions._head_weights", reads(0), slow=True)
+@control("a step attends to the shortest context only", OVER_SHORTEST, never_longer, slow=True)
 def test_weights_hide_attention(claim: Claim, timings: Timings) -> None:
     """What the cache adds to a step, as a share of it; beside it, what its bytes alone would."""
     from lib.step_actions import pass_cost
@@ -118,6 +146,13 @@ def test_weights_hide_attention(claim: Claim, timings: Timings) -> None:
 
 
 @claim("two-phases.ttft-is-prefill")
+@control(
+    "the earlier turns are read anew although they are cached",
+    RATIO,
+    mistaken({"resumed": f"first token {TALK}"}),
+    slow=True,
+)
+@control("the first token comes a quarter later", RATIO, longer(1.25, "first token"), slow=True)
 def test_ttft_is_prefill(claim: Claim, timings: Timings) -> None:
     """Time to the first streamed item, text included, against the prefill alone; then with the earlier turns cached."""
     rounds = timings.conversation
@@ -141,6 +176,8 @@ def test_ttft_is_prefill(claim: Claim, timings: Timings) -> None:
 
 
 @claim("two-phases.steady-stream")
+@control("four steps are held against three tokens", RATIO, longer(4 / 3, "steps"), slow=True)
+@control("a step attends to the shortest context only", OVER_SHORTEST, never_longer, slow=True)
 def test_steady_stream(claim: Claim, timings: Timings) -> None:
     """Streamed tokens against bare steps; then the last step of a reply against its first, for ever longer replies."""
     rounds = timings.reply

@@ -1,7 +1,7 @@
 """Faults to plant in an instrument: each takes the real thing and gives a wrong one with the same signature.
 
-For functions, and for methods reached through their class. What is returned may be a number, an interval, or any
-nesting of sequences and mappings of them; everything else passes through untouched.
+For functions, for methods reached through their class, and with `of_property` for its properties. What is returned may
+be a number, an interval, or any nesting of sequences and mappings of them; everything else passes through untouched.
 """
 
 from __future__ import annotations
@@ -91,6 +91,11 @@ def exchanged(first: Any, second: Any) -> Callable[[Real], Real]:
 def negated(real: Real) -> Real:
     """A yes is a no."""
     return result(lambda found: numbers(found, lambda n: n, flip=True))(real)
+
+
+def of_property(plant: Callable[[Real], Real]) -> Callable[[Any], Any]:
+    """The same fault for what is a property of a class, reached through it."""
+    return lambda real: property(plant(real.fget))
 
 
 def numbers(value: Any, change: Callable[[Any], Any], flip: bool = False) -> Any:
