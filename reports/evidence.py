@@ -17,6 +17,7 @@ _OF_A_RUN = (
     "collected.json", "summary.json", "report.html", "report.md",
     "summary.md", "claims.json", "junit.xml", "badge.svg", "drift.json",
 )  # fmt: skip
+_MODE = 0o644  # a temporary file is its owner's alone; evidence is handed round
 _SAFE_ID = re.compile(r"[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)+")  # 1.6 may stand in it, two dots in a row not
 
 
@@ -39,6 +40,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
+        os.chmod(name, _MODE)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
         os.replace(name, path)

@@ -1,7 +1,7 @@
 """`python -m reports compare`: has anything moved since the baseline?
 
 Exit codes: 0 all that was compared is where it was (statements without a verdict tonight are told, and no more), 1
-findings (a flag, something suspected, incomparable or unknown, a statement that nobody has measured for a week, or
+findings (a flag, something suspected, incomparable or unknown, a statement that had a verdict and has none any more, or
 nothing compared at all), 2 wrong use or input.
 """
 
@@ -46,7 +46,7 @@ def run(given: argparse.Namespace) -> int:
         evidence = read_evidence(given.evidence)
         baselines = read_baselines(given.baseline)
         nights = {s: read_nights(given.history, s, evidence.started(s)) for s in evidence.subjects}
-        again = rerun(given.rerun, Path.cwd()) if given.rerun > 0 else None
+        again = rerun(given.rerun, Path.cwd(), say) if given.rerun > 0 else None
         found = Comparer(baselines, nights, given.part).compare(evidence, again, str(machine_facts()["class"]))
         document = found.as_json(given.baseline.name, given.evidence.name)
         write_json(given.out or given.evidence / "drift.json", document)
@@ -68,8 +68,6 @@ def _report(found: Comparison, damaged_nights: int) -> None:
             say(f"{status.value:12} {claim_id} on {subject}: {row.detail}")
         if len(rows) > LISTED:
             say(f"{status.value:12} … and {len(rows) - LISTED} more")
-    for line in found.silent:
-        say(f"silent       {line}")
     if damaged_nights:
         say(f"history: {damaged_nights} damaged files left out")
     counts = ", ".join(f"{num} {status}" for status, num in found.counts().items())

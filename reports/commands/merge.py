@@ -21,6 +21,7 @@ def register(commands: Commands[Any]) -> None:
     parser.add_argument(
         "--claims", type=Path, default=Path("claims"), metavar="DIR", help="the ledger (default claims/)"
     )
+    parser.add_argument("--part", action="store_true", help="a part was asked for: what nobody collected is no gap")
     parser.set_defaults(run=run)
 
 
@@ -37,7 +38,7 @@ def run(given: argparse.Namespace) -> int:
         if not ledger.statements:
             raise LedgerError(f"{given.claims}: no ledger there; give --claims DIR")
         parts = {part.digest: part for folder in given.inputs for part in read_folder(folder)}
-        document = matrix(parts.values(), ledger, expect_gpu=given.expect == "gpu")
+        document = matrix(parts.values(), ledger, expect_gpu=given.expect == "gpu", part_only=given.part)
         write_merged(given.out, document, parts.values())
     except (LedgerError, MergeRefused, OSError, ValueError) as failed:
         return refuse(failed)

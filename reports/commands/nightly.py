@@ -27,8 +27,9 @@ def register(commands: Commands[Any]) -> None:
         if name == "issue":
             part.add_argument("--issues", type=Path, metavar="FILE", help="GitHub's list of open issues")
             part.add_argument("--author", metavar="LOGIN", help="whose issue it is (default: GitHub Actions')")
-        if name == "verdict":
+        if name != "join":
             part.add_argument("--restricted", action="store_true", help="only some statements were asked for")
+        if name == "verdict":
             part.add_argument("--step", action="append", default=[], metavar="NAME=CODE", help="exit code of a step")
 
 
@@ -61,7 +62,7 @@ def _issue(given: argparse.Namespace) -> int:
 
     existing = find_issue(load_json(given.issues), given.author or BOT) if given.issues else None
     tonight = Tonight(datetime.now(UTC).isoformat(timespec="seconds"), given.run_url)
-    action = decide(read_joined(given.night / "drift.json"), existing, tonight)
+    action = decide(read_joined(given.night / "drift.json"), existing, tonight, whole=not given.restricted)
     folder = given.night / "issue"
     write_json(folder / "action.json", action)
     for key in ("action", "number", "title", "body", "comment"):  # for a shell, which reads no JSON
@@ -73,11 +74,12 @@ def _issue(given: argparse.Namespace) -> int:
 def _verdict(given: argparse.Namespace) -> int:
     from reports.night.documents import read_joined
     from reports.night.legs import read_leg
-    from reports.night.verdict import Night, faults_of, summary
+    from reports.night.verdict import Night, faults_of, stays_open, summary
 
     legs = tuple(read_leg(given.night / "legs", name) for name in given.leg)
     faults = faults_of(given.night / "merged", given.restricted)
-    night = Night(legs, read_joined(given.night / "drift.json"), faults, _steps(given.step))
+    stays = stays_open(given.night / "issue" / "action.json")
+    night = Night(legs, read_joined(given.night / "drift.json"), faults, _steps(given.step), stays)
     say(f"night: {night.headline}")  # before the file, for which the disk may be too full
     (given.night / "summary.md").write_text(summary(night, given.run_url), encoding="utf-8")
     return FINDINGS if night.red or night.amber else OK

@@ -11,6 +11,7 @@ the baseline's own repeats do not reproduce is held to their spread, by whatever
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,9 @@ from reports.drift.fingerprint import Fingerprint, model_print
 from reports.drift.leaves import Leaf, Plain
 from reports.merge.strict import DOCUMENT_BYTES, Damaged, finite, json_files, read_json, shown
 from reports.subject_key import machine_of
+from reports.verdict import Verdict
 
+_VERDICTS = frozenset({"", "None", *(verdict.value for verdict in Verdict)})
 SCHEMA = 1
 
 
@@ -112,6 +115,8 @@ def _baseline(raw: Any) -> Baseline:
         raise Damaged(f"schema {said}, this version reads {SCHEMA}")
     subject = str(raw["subject"])
     speed = {str(name): tuple(float(rate) for rate in rates) for name, rates in raw["speed"].items()}
+    if not all(0 < rate < math.inf for rates in speed.values() for rate in rates):
+        raise Damaged("a speed is not a positive number")
     claims = {str(key): _known(entry, raw["runs"], subject) for key, entry in raw["claims"].items()}
     return Baseline(subject, claims, speed, raw)
 
@@ -124,17 +129,26 @@ def _known(raw: Mapping[str, Any], runs: list[Any], subject: str) -> Known:
     prints = Fingerprint(model_print(raw["model"]), machine_of(subject), raw["threads"], torch, protocol)
     facts = {**own[-1], "source": raw["source"]}
     newest = max(str(run["started"]) for run in own)
-    return Known(raw["warrant"], raw["clocked"], frozenset(raw["verdicts"]), figures, prints, facts, newest, len(own))
+    return Known(raw["warrant"], raw["clocked"], _verdicts(raw["verdicts"]), figures, prints, facts, newest, len(own))
 
 
 def _figure(raw: Mapping[str, Any]) -> KnownFigure:
     leaves = {place: _leaf(leaf) for place, leaf in by_place(raw["leaves"]).items()}
-    return KnownFigure(frozenset(map(str, raw["verdicts"])), leaves)
+    return KnownFigure(_verdicts(raw["verdicts"]), leaves)
+
+
+def _verdicts(raw: Any) -> frozenset[str]:
+    """The verdicts that the runs came to; context has the empty one."""
+    if not isinstance(raw, list) or not set(map(str, raw)) <= _VERDICTS:
+        raise Damaged(f"{shown(raw)} is no list of verdicts")
+    return frozenset(map(str, raw))
 
 
 def _leaf(raw: Any) -> KnownLeaf:
     if isinstance(raw, dict):
         repeats = tuple(float(value) for value in raw["repeats"])
+        if not repeats or not all(map(math.isfinite, repeats)):
+            raise Damaged("repeats are not one or more numbers")
         return KnownLeaf(Leaf(middle(repeats), finite(raw["low"]), finite(raw["high"])), repeats)
     if isinstance(raw, list):
         value, low, high = raw

@@ -28,10 +28,9 @@ Rows = dict[str, dict[str, Row]]  # claim id → subject → row
 
 @dataclass
 class Comparison:
-    """The rows, what nobody has measured for long, and what is wrong beside the rows."""
+    """The rows of a comparison, and what they come to."""
 
     rows: Rows = field(default_factory=dict)
-    silent: list[str] = field(default_factory=list)
 
     def having(self, statuses: Collection[Status]) -> list[tuple[str, str, Row]]:
         """The rows with one of these statuses: id, subject, row."""
@@ -45,7 +44,7 @@ class Comparison:
     @property
     def has_findings(self) -> bool:
         """Whether there is something to look at: then the night is not green."""
-        return bool(self.having(FINDINGS) or self.silent) or not self.compared_anything
+        return bool(self.having(FINDINGS)) or not self.compared_anything
 
     def counts(self) -> dict[str, int]:
         """Rows by status, those that occur."""
@@ -57,7 +56,7 @@ class Comparison:
         rows = {k: {s: row.as_json() for s, row in sorted(cells.items())} for k, cells in sorted(self.rows.items())}
         return {
             "schema": SCHEMA, "baseline": baseline, "evidence": evidence, "rows": rows, "counts": self.counts(),
-            "silent": self.silent, "compared": self.compared_anything,
+            "compared": self.compared_anything,
         }  # fmt: skip
 
 
@@ -77,7 +76,7 @@ class Comparer:
         if rerun and any(map(usable, tests)):
             again = rerun([str(test) for test in tests if usable(test)])
             found = Comparison(self._rows(evidence, {key: _again(evidence, key, again) for key in odd}))
-        found.silent = self._silent(found)
+        self._name_silent(found, evidence)
         return found
 
     def _rows(self, evidence: Evidence, again: Mapping[tuple[str, str], Sequence[Reading]]) -> Rows:
@@ -97,11 +96,19 @@ class Comparer:
     def _absent(self, evidence: Evidence, subject: str) -> list[tuple[str, str]]:
         """What this subject should have and has not. With `part`, only what the run itself was about to test."""
         lost = {what: how for (where, what), how in evidence.lost.items() if where == subject}
-        own = self.baselines.get(subject)
+        own = self._nearest(subject)
         known = set() if own is None or self.part else set(own.claims)
         there = set(evidence.readings.get(subject, {})) | {what for _, what in evidence.damage}
         words = "in the baseline, not in the run"
         return sorted({**dict.fromkeys(known - there, words), **lost}.items())
+
+    def _nearest(self, subject: str) -> Baseline | None:
+        """The subject's own baseline, else one of the same model, else any: what a whole run should have."""
+        names = self._by_nearness(subject)
+        return self.baselines[names[0]] if names else None
+
+    def _by_nearness(self, subject: str) -> list[str]:
+        return sorted(self.baselines, key=lambda s: (s != subject, _model(s) != _model(subject), s))
 
     def _row(self, claim_id: str, now: Reading, slow: str, again: Sequence[Reading]) -> Row:
         if now.record["outcome"] == "error":
@@ -111,15 +118,16 @@ class Comparer:
             return Row(Status.UNKNOWN, why)
         if now.verdict not in DECIDED and (now.verdict != "UNRESOLVED" or now.clocked):
             return Row(Status.UNMEASURED, f"{now.verdict}: {shown(now.record.get('reason'))}")
-        if why or (slow and now.clocked):
-            return Row(Status.INCOMPARABLE, why or slow)
+        apart = why or (slow if now.clocked else "") or _older(known, now)
+        if apart:
+            return Row(Status.INCOMPARABLE, apart)
         if known.verdicts <= {"NOT_MEASURED"}:
             return Row(Status.UNKNOWN, f"{now.verdict}, and the baseline never measured it: accept it")
         return self._compared(claim_id, known, now, again)
 
     def _known(self, claim_id: str, now: Reading) -> tuple[Known | None, str]:
         """The entry to compare with, and why it cannot be: this subject's own, or else of any that compares."""
-        names = sorted(self.baselines, key=lambda s: (s != now.subject, _model(s) != _model(now.subject), s))
+        names = self._by_nearness(now.subject)
         entries = [self.baselines[s].claims[claim_id] for s in names if claim_id in self.baselines[s].claims]
         reasons = [difference(entry.fingerprint, now.fingerprint, entry.clocked or now.clocked) for entry in entries]
         for entry, why in zip(entries, reasons, strict=True):
@@ -152,15 +160,17 @@ class Comparer:
                 rates.setdefault(name, []).append(rate)
         return "" if own is None else other_speed(own.speed, rates)
 
-    def _silent(self, found: Comparison) -> list[str]:
-        """Statements that the baseline could measure and that nobody has for a week of nights, this one included."""
-        lines = []
-        for claim_id, subject, row in found.having({Status.UNMEASURED, Status.INCOMPARABLE}):
-            known = self.baselines[subject].claims.get(claim_id) if subject in self.baselines else None
+    def _name_silent(self, found: Comparison, evidence: Evidence) -> None:
+        """Statements without a verdict that the baseline has one for. A clock may be silent for less than a week."""
+        for claim_id, subject, row in found.having({Status.UNMEASURED}):
+            reading = evidence.readings[subject][claim_id]
+            known = self._known(claim_id, reading)[0]
+            if reading.verdict in DECIDED or known is None or not known.verdicts & DECIDED:
+                continue
             nights = self.nights.get(subject, Nights()).silent(claim_id) + 1
-            if known and known.verdicts & DECIDED and nights >= SILENT_NIGHTS:
-                lines.append(f"{claim_id} on {subject}: not compared for {nights} nights running; {row.detail}")
-        return lines
+            if nights >= SILENT_NIGHTS or not (known.clocked or reading.clocked):
+                words = f"no verdict for {nights} nights running" if nights > 1 else "no verdict tonight"
+                found.rows[claim_id][subject] = replace(row, status=Status.SILENT, detail=f"{words}; {row.detail}")
 
 
 def _again(evidence: Evidence, key: tuple[str, str], again: Sequence[Evidence]) -> list[Reading]:
@@ -172,6 +182,12 @@ def _again(evidence: Evidence, key: tuple[str, str], again: Sequence[Evidence]) 
         reading for reading in found
         if reading.verdict in DECIDED and not difference(tonight.fingerprint, reading.fingerprint, True)
     ]  # fmt: skip
+
+
+def _older(known: Known, now: Reading) -> str:
+    """Yesterday's evidence handed in again says nothing of tonight."""
+    started = str(now.run.get("started") or known.newest)
+    return f"measured at {shown(started)}, before the baseline was ({known.newest})" if started < known.newest else ""
 
 
 def _detail(row: Row, flip: str, known: Known, now: Reading) -> str:

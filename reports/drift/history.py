@@ -24,7 +24,7 @@ from reports.merge.strict import finite, shown
 
 SCHEMA = 1
 DIGITS = 6  # of a stored figure: a sparkline and a noise of a percent need four
-SILENT = frozenset({Status.UNMEASURED, Status.INCOMPARABLE})
+SILENT = frozenset({Status.UNMEASURED, Status.SILENT, Status.INCOMPARABLE})
 LOOK_BACK = 60  # nights that compare reads: the window, what the noise is learned from, and as many silent ones
 
 

@@ -28,12 +28,16 @@ def usable(node_id: object) -> bool:
     return isinstance(node_id, str) and _NODE_ID.fullmatch(node_id) is not None
 
 
-def rerun(times: int, root: Path) -> Rerun:
-    """A function that runs tests so many times; a run that left no evidence is left out."""
+def rerun(times: int, root: Path, tell: Callable[[str], None] = lambda _line: None) -> Rerun:
+    """A function that runs tests so many times; a run that left no evidence is left out. `tell` hears of each."""
 
     def run_all(node_ids: Sequence[str]) -> list[Evidence]:
         wanted = sorted({node_id for node_id in node_ids if usable(node_id)})
-        return [found for _ in range(times if wanted else 0) if (found := _once(wanted, root)) is not None]
+        found = []
+        for number in range(1, times + 1 if wanted else 1):
+            tell(f"reading again, {number} of {times}: {' '.join(wanted)}")
+            found.append(_once(wanted, root))
+        return [evidence for evidence in found if evidence is not None]
 
     return run_all
 

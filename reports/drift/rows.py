@@ -14,6 +14,7 @@ class Status(StrEnum):
     STEADY = "steady"
     ANNOTATED = "annotated"  # moved inside its noise, or a trend: no flag
     UNMEASURED = "unmeasured"  # no verdict tonight: never a flag and never green
+    SILENT = "silent"  # no verdict where the baseline has one: tonight where no clock is read, else for a week
     INCOMPARABLE = "incomparable"  # another machine, model or protocol
     UNKNOWN = "unknown"  # in the run, not in the baseline
     SUSPECTED = "suspected"  # a clock says so, and nothing has confirmed it
@@ -24,7 +25,7 @@ class Status(StrEnum):
 
 FLAGS = frozenset({Status.DRIFTED, Status.MISSING, Status.DAMAGED})
 COMPARED = frozenset({Status.STEADY, Status.ANNOTATED, Status.SUSPECTED, Status.DRIFTED})
-FINDINGS = FLAGS | {Status.SUSPECTED, Status.INCOMPARABLE, Status.UNKNOWN}
+FINDINGS = FLAGS | {Status.SILENT, Status.SUSPECTED, Status.INCOMPARABLE, Status.UNKNOWN}
 _ORDER = {status: place for place, status in enumerate(Status)}
 
 

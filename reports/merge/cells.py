@@ -51,7 +51,8 @@ def settle(entries: Sequence[Entry]) -> tuple[Record, str, str]:
     """The row, the kind of what must be said of it (duplicate, conflict, or nothing), and the words."""
     ordered = sorted(entries, key=lambda entry: entry.order)
     ended = [entry for entry in ordered if entry.record["outcome"] not in _UNMEASURED]
-    last = (ended or ordered)[-1]
+    decided = [entry for entry in ended if entry.verdict != "UNRESOLVED"]
+    last = (decided or ended or ordered)[-1]  # what could not be decided later takes nothing back
     against = _against(ended)
     if against:
         return _conflict(ended, against), "conflict", against

@@ -19,13 +19,17 @@ from reports.subject_key import machine_class, machine_name, machine_of, model_n
 Claims = dict[str, dict[str, Record]]  # claim id → subject → row
 
 
-def matrix(parts: Iterable[Part], ledger: Ledger, expect_gpu: bool = False) -> dict[str, Any]:
-    """The document of a merge. It depends on nothing but the set of parts, the ledger and what was expected."""
+def matrix(parts: Iterable[Part], ledger: Ledger, expect_gpu: bool = False, part_only: bool = False) -> dict[str, Any]:
+    """The document of a merge. It depends on nothing but the set of parts, the ledger and what was expected.
+
+    part_only: only some statements were asked for, so that what nobody collected is not missing.
+    """
     by_digest = {part.digest: part for part in parts}
     own = [by_digest[digest] for digest in sorted(by_digest)]
     claims, said = _settled(own)
     ended = {claim_id: set(row) for claim_id, row in claims.items()}
-    found = [*said, *_beside(own, ended, ledger), *(without_gpu(own, ledger) if expect_gpu else ())]
+    beside = [p for p in _beside(own, ended, ledger) if not (part_only and p.kind == "gap" and not p.id)]
+    found = [*said, *beside, *(without_gpu(own, ledger) if expect_gpu else ())]
     _fill_in(claims, found, own, ledger)
     subjects = sorted({subject for part in own for subject in part.subjects if not part.empty})
     return {

@@ -12,10 +12,13 @@ from typing import Any
 SCHEMA = 1
 FLAGS = frozenset({"drifted", "missing", "damaged"})  # somebody has to look
 SETTLED = frozenset({"steady", "annotated"})  # compared tonight, and where it was
-UNCOMPARED = frozenset({"incomparable", "unknown", "suspected"})  # visible, and never green
+UNCOMPARED = frozenset({"silent", "incomparable", "unknown", "suspected"})  # visible, and never green
 # Of two runs that met the same statement on the same machine the later in this line is believed: a run that measured
 # says more than one that did not, and of those that measured the worst counts.
-ORDER = ("missing", "unmeasured", "steady", "annotated", "incomparable", "unknown", "suspected", "drifted", "damaged")
+ORDER = (
+    "missing", "unmeasured", "silent", "steady", "annotated",
+    "incomparable", "unknown", "suspected", "drifted", "damaged",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

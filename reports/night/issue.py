@@ -30,11 +30,14 @@ class Tonight:
     run_url: str = ""
 
 
-def decide(reading: Reading, existing: Issue | None, tonight: Tonight) -> dict[str, Any]:
-    """The action of a night: {action, number, title, body, comment}; strings are empty where nothing is to be said."""
+def decide(reading: Reading, existing: Issue | None, tonight: Tonight, whole: bool = True) -> dict[str, Any]:
+    """The action of a night: {action, number, title, body, comment}; strings are empty where nothing is to be said.
+
+    whole: every statement was asked for, so that a flag without a row is gone. Of a part, only what was seen is.
+    """
     before = {} if existing is None or existing.flags is None else {flag.key: flag for flag in existing.flags}
     flagged = [_flag(row, before, tonight) for row in reading.having(FLAGS)]
-    unseen = _unseen(reading, before, {flag.key for flag in flagged})
+    unseen = _unseen(reading, before, {flag.key for flag in flagged}, whole)
     kept = [*flagged, *unseen]
     action = _action(reading, existing, kept)
     if action == "none":
@@ -63,10 +66,12 @@ def _flag(row: Row, before: dict[tuple[str, str], Flagged], tonight: Tonight) ->
     return Flagged(row.claim, row.subject, row.status, tonight.night)
 
 
-def _unseen(reading: Reading, before: dict[tuple[str, str], Flagged], flagged: set[tuple[str, str]]) -> list[Flagged]:
+def _unseen(
+    reading: Reading, before: dict[tuple[str, str], Flagged], flagged: set[tuple[str, str]], whole: bool
+) -> list[Flagged]:
     """Earlier flags of which tonight says nothing. One without a row, though its subject was compared, is gone."""
     rows = {row.key: row for row in reading.rows}
-    compared = {row.subject for row in reading.having(SETTLED | FLAGS)}
+    compared = {row.subject for row in reading.having(SETTLED | FLAGS)} if whole else set()
     waiting = []
     for key, flag in before.items():
         gone = rows[key].status in SETTLED if key in rows else flag.subject in compared

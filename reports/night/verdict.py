@@ -24,6 +24,7 @@ class Night:
     reading: Reading
     faults: tuple[Mapping[str, str], ...]
     steps: Mapping[str, int]
+    issue_stays: bool = False  # flags of earlier nights are not known to be gone
 
     @property
     def red(self) -> list[str]:
@@ -41,6 +42,8 @@ class Night:
         """Reasons why a night without anything red is not green: what was not compared is not known to stand."""
         counts = self.reading.counts()
         lines = [f"{counts[status]} {status}" for status in sorted(UNCOMPARED) if counts.get(status)]
+        if self.issue_stays and not self.reading.having(FLAGS):
+            lines.append("flags of earlier nights were not seen tonight, the drift issue stays open")
         return lines if self.reading.having(SETTLED) else [*lines, "nothing was compared"]
 
     @property
@@ -51,6 +54,15 @@ class Night:
         if self.red:
             return f"red: {'; '.join(self.red)}{silent}"
         return f"not green: {'; '.join(self.amber)}{silent}" if self.amber else f"nothing moved{silent}"
+
+
+def stays_open(action: Path) -> bool:
+    """Whether the drift issue is open after tonight; where nobody could say what to do with it, nothing is claimed."""
+    try:
+        document = load_json(action)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and document.get("action") in {"open", "update", "comment"}
 
 
 def faults_of(merged: Path, restricted: bool = False) -> tuple[Mapping[str, str], ...]:

@@ -63,7 +63,7 @@ def _aspect(figure: Figure, slug: str, device: str) -> Aspect:
 
 
 def _told(claim: Claim, statement: Statement, w: Words) -> Iterator[str]:
-    yield from [f"### {escape(claim.where)}", ""]
+    yield from [f"### {escape(w.name('section', claim.section))}: {escape(claim.where)}", ""]
     verdict = f"{SYMBOLS[claim.category]} **{w('verdict.' + claim.category)}**: {w('flip.' + claim.flip)}"
     yield from [f"{verdict}. {code(claim.id)}", ""]
     yield from [f"> {escape(sentences.says(claim, w))}", ""]

@@ -15,6 +15,7 @@ from reports.render.planted import with_controls
 from reports.render.reading import page
 
 SCHEMA = 1
+_NO_VERDICT: dict[str, object] = {"verdict": None, "outcome": "error", "reason": "", "aspects": {}}
 CONTROLS = "controls.json"  # of a run with --controls into the same folder
 
 
@@ -94,7 +95,30 @@ def load_evidence(folder: Path) -> Evidence:
     if not isinstance(summary, dict):
         return _from_records(folder, "bad_summary", f"{type(summary).__name__} instead of an object")
     _check_schema(summary, path)
-    return Evidence(summary)
+    return Evidence(_held_against_records(summary, folder))
+
+
+def _held_against_records(summary: dict[str, object], folder: Path) -> dict[str, object]:
+    """The summary, with an error in place of each claim whose own record is gone, damaged, or says otherwise.
+
+    A summary that was copied somewhere without its records is taken at its word.
+    """
+    claims = summary.get("claims")
+    if not isinstance(claims, dict) or not (folder / "records").is_dir():
+        return summary
+    checked = {key: _held_against(raw, folder / "records" / f"{key}.json") for key, raw in claims.items()}
+    extra = {key: raw for key, raw in _records(folder).items() if key not in claims}
+    return summary | {"claims": checked | extra}
+
+
+def _held_against(raw: object, path: Path) -> object:
+    if not isinstance(raw, dict) or raw.get("outcome") == "pending" or path.parent.name != "records":
+        return raw
+    try:
+        found = _parse(path)
+    except ValueError as failed:
+        return raw | _NO_VERDICT | {"error": f"{path.name}: {failed}"}
+    return raw if found == raw else raw | _NO_VERDICT | {"error": f"{path.name} and summary.json differ"}
 
 
 def load_page(folder: Path, drift: Path | None = None, history: Path | None = None) -> Page:

@@ -41,7 +41,7 @@ FLIP_ORDER = (
 )
 
 # What drift says of a claim, and the mark beside its verdict. `drifted`, `missing` and `damaged` are flags: red. The
-# next three are visible and never green; the rest is as it should be.
+# next four are visible and never green; the rest is as it should be.
 DRIFT_MARKS = {
     "drifted": "▲",
     "missing": "∅",
@@ -50,11 +50,12 @@ DRIFT_MARKS = {
     "incomparable": "≠",
     "unknown": "∗",
     "annotated": "~",
+    "silent": "∘",
     "unmeasured": "–",
     "steady": "=",
 }
 FLAGS = ("drifted", "missing", "damaged")
-CAUTIONS = ("suspected", "incomparable", "unknown")
+CAUTIONS = ("suspected", "silent", "incomparable", "unknown")
 
 Note = tuple[str, str]  # a key of words.toml and the detail that fills it
 

@@ -47,6 +47,7 @@ class Problem:
     claim: str
     subject: str
     detail: str
+    harmless: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Page:
     @property
     def troubles(self) -> list[Problem]:
         """What merging found and nobody should overlook."""
-        return [p for p in self.problems if p.kind not in HARMLESS]
+        return [p for p in self.problems if not (p.harmless or p.kind in HARMLESS)]
 
     @property
     def num_measured(self) -> int:

@@ -14,6 +14,7 @@ from reports.drift.baseline import read_baselines
 from reports.drift.compare import Comparer
 from reports.drift.evidence import Evidence, read_evidence
 from reports.drift.history import read_nights
+from reports.drift.rows import Status
 from reports.merge import shards
 from reports.tests.drift_samples import (
     MACHINE,
@@ -107,9 +108,8 @@ def test_another_verdict_is_a_flag_though_every_figure_stands(tmp_path: Path, ba
 
 def test_no_verdict_tonight_is_neither_a_flag_nor_green(tmp_path: Path, baseline: Path) -> None:
     row = timed(9.0, "UNRESOLVED", outcome="unresolved", on_record="HOLDS")
-    skipped = exact(aspects={}, verdict="NOT_MEASURED", outcome="not-measured", reason="no model")
-    code, found, _ = night(tmp_path, baseline, **{TIMED: row, EXACT: skipped})
-    assert found == {EXACT: "unmeasured", SAMPLED: "steady", TIMED: "unmeasured"}
+    code, found, _ = night(tmp_path, baseline, **{TIMED: row})
+    assert found == {EXACT: "steady", SAMPLED: "steady", TIMED: "unmeasured"}
     assert code == 0
 
 
@@ -238,7 +238,7 @@ def test_a_week_without_a_verdict_is_told(tmp_path: Path, baseline: Path) -> Non
         tonight = read_evidence(evidence(tmp_path / "n", claims(**{TIMED: row}), day=day))
         nights = {SUBJECT: read_nights(tmp_path / "store", SUBJECT, tonight.started(SUBJECT))}
         done = Comparer(read_baselines(baseline), nights).compare(tonight)
-        silent.append(bool(done.silent) and done.has_findings)
+        silent.append(bool(done.having({Status.SILENT})) and done.has_findings)
         add_night(tmp_path / "store", tonight, done.as_json("b", "e"))
     assert silent == [False] * 6 + [True] * 2
 
@@ -263,3 +263,10 @@ def test_a_rerun_in_a_real_process_leaves_evidence() -> None:
     node_id = "claims/test_memory_budget.py::test_units"
     found = rerun_module.rerun(1, Path(__file__).parents[2])([node_id])
     assert [key for run in found for by_id in run.readings.values() for key in by_id] == ["memory-budget.units"]
+
+
+def test_an_exact_statement_that_loses_its_verdict_is_told_the_same_night(tmp_path: Path, baseline: Path) -> None:
+    lost = exact(verdict="NOT_MEASURED", outcome="not-measured", reason="no model", aspects={})
+    tonight = read_evidence(evidence(tmp_path / "n", claims(**{EXACT: lost}), day=1))
+    done = Comparer(read_baselines(baseline)).compare(tonight)
+    assert done.rows[EXACT][SUBJECT].status is Status.SILENT and done.has_findings

@@ -124,7 +124,7 @@ def test_each_drift_status_has_its_mark_and_only_quiet_ones_leave_the_page_green
     html, markdown = shown(page, tmp_path)
     tone = page.headline()[1]
     expected = {"drifted": "bad", "missing": "bad", "damaged": "bad"} | dict.fromkeys(
-        ["suspected", "incomparable", "unknown"], "warn"
+        ["suspected", "silent", "incomparable", "unknown"], "warn"
     )
     assert tone == expected.get(status, "good")
     assert EN.name("drift", status) in html and "why so" in html
