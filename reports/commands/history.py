@@ -73,6 +73,6 @@ def _print(given: argparse.Namespace) -> int:
         say(line)
     if damaged:
         say(f"{damaged} damaged files left out")
-    if not series and not damaged:
-        raise ValueError(f"no night has {given.claim!r}")
-    return FINDINGS if damaged else OK
+    if not series:
+        say(f"no night has {given.claim!r}")
+    return FINDINGS if damaged or not series else OK

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reports.__main__ import main
 from reports.tests.drift_samples import (
     MACHINE,
     SUBJECT,
@@ -163,3 +164,44 @@ def test_a_folder_without_evidence_is_one_line(
     (tmp_path / "empty").mkdir()
     assert compare(tmp_path / "empty", baseline)[0] == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("claims", TIMED, "verdicts"), "REFUTED"),
+        (("claims", TIMED, "figures", "slowdown", "verdicts"), ["FINE"]),
+        (("claims", TIMED, "figures", "slowdown", "leaves", "", "repeats"), []),
+        (("speed", "read_gb_per_s"), [0, 0]),
+    ],
+)
+def test_a_baseline_written_by_hand_is_refused_in_one_line(
+    path: tuple[str, ...], value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "baseline"
+    assert accept(repeats(tmp_path / "runs", 5), folder) == 0
+    (file,) = folder.glob("*.json")
+    document = json.loads(file.read_text(encoding="utf-8"))
+    spot = document
+    for key in path[:-1]:
+        spot = spot[key]
+    assert path[-1] in spot
+    spot[path[-1]] = value
+    file.write_text(json.dumps(document), encoding="utf-8")
+    capsys.readouterr()
+    assert main(["compare", "--evidence", str(tmp_path / "runs" / "0"), "--baseline", str(folder)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_evidence_from_before_the_baseline_says_nothing_of_tonight(tmp_path: Path) -> None:
+    folders = repeats(tmp_path / "runs", 5)
+    assert accept(folders[1:], tmp_path / "baseline") == 0
+    code, document = compare(folders[0], tmp_path / "baseline")
+    assert code == 1 and set(statuses(document).values()) == {"incomparable"}
+
+
+def test_another_machine_that_ran_a_part_misses_the_rest(tmp_path: Path) -> None:
+    assert accept(repeats(tmp_path / "runs", 5), tmp_path / "baseline") == 0
+    rows = {EXACT: claims()[EXACT]}
+    code, document = compare(evidence(tmp_path / "n", rows, day=20, machine="other-8c"), tmp_path / "baseline")
+    assert code == 1 and statuses(document)[TIMED] == "missing"

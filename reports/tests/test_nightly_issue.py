@@ -210,3 +210,9 @@ def test_long_text_is_cut_and_says_so() -> None:
 def test_only_a_plain_https_address_becomes_a_link(url: str) -> None:
     assert link(url, "run") == "run"
     assert link("https://github.com/o/r/actions/runs/1", "run") == "[run](https://github.com/o/r/actions/runs/1)"
+
+
+def test_a_part_of_a_night_closes_nothing_that_it_did_not_see() -> None:
+    issue, part = opened(row("a.b", "drifted")), night(row("a.c", "steady"))
+    assert decide(part, issue, SECOND)["action"] == "close"
+    assert decide(part, issue, SECOND, whole=False)["action"] == "update"

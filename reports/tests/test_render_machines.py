@@ -151,3 +151,20 @@ def test_the_contrast_that_is_computed_is_that_of_the_standard() -> None:
 
 def test_badges_are_readable() -> None:
     assert all(contrast(colour, "#ffffff") >= AA for colour in COLOURS.values())
+
+
+@pytest.mark.parametrize("harm", ["gone", "torn", "other"])
+def test_a_summary_whose_record_is_not_there_or_says_otherwise_is_a_red_row(harm: str, tmp_path: Path) -> None:
+    rows = {"a.good": entry(id="a.good"), "a.bad": entry(id="a.bad")}
+    (tmp_path / "summary.json").write_text(json.dumps(summary(rows)), encoding="utf-8")
+    (tmp_path / "records").mkdir()
+    for key, raw in rows.items():
+        (tmp_path / "records" / f"{key}.json").write_text(json.dumps(raw), encoding="utf-8")
+    assert load.load_page(tmp_path).counts()["error"] == 0
+    path = tmp_path / "records" / "a.bad.json"
+    if harm == "gone":
+        path.unlink()
+    else:
+        path.write_text(json.dumps(rows["a.bad"] | {"seconds": 9})[: -5 if harm == "torn" else None], encoding="utf-8")
+    page = load.load_page(tmp_path)
+    assert [claim.id for claim in page.errors] == ["a.bad"] and page.headline()[1] == "bad"
