@@ -133,6 +133,7 @@ class EvidenceFolder:
 
     @contextmanager
     def _storing(self, what: str) -> Iterator[None]:
+        self.has_vanished()  # raises for a folder that is another's
         try:
             yield
         except OSError as error:
