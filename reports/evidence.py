@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-# Beside the records: what a run writes, and what `build` adds.
+from reports.atomic import PART, write_text
+
+PLAN, SUMMARY, LOCK = "collected.json", "summary.json", ".lock"
+# Beside records and plan: what a run writes, and what `build` adds. The summary goes first when they are removed, so
+# that what a kill leaves of them never looks whole.
 _OF_A_RUN = (
-    "collected.json", "summary.json", "report.html", "report.md",
-    "summary.md", "claims.json", "junit.xml", "badge.svg", "drift.json",
+    SUMMARY, "report.html", "report.md", "summary.md", "claims.json", "junit.xml", "badge.svg", "drift.json"
 )  # fmt: skip
-_MODE = 0o644  # a temporary file is its owner's alone; evidence is handed round
 _SAFE_ID = re.compile(r"[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)+")  # 1.6 may stand in it, two dots in a row not
 
 
 class EvidenceInUse(RuntimeError):
     """The folder cannot be written, or another run is writing to it."""
+
+
+class EvidenceLost(RuntimeError):
+    """Something that a run found cannot be stored; the message is one line and names the folder."""
 
 
 class EvidenceError(ValueError):
@@ -36,17 +41,7 @@ def is_safe_id(name: str) -> bool:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write strict JSON (no NaN) so that a reader sees the old file or the whole new one, never a part."""
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        os.chmod(name, _MODE)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_text(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 class EvidenceFolder:
@@ -55,13 +50,15 @@ class EvidenceFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock: FileLock | None = None
+        self._inode = 0
 
     def open(self) -> None:
         """Take the folder for this run. Raises EvidenceInUse when it cannot be, or while another run holds it."""
-        self._lock = FileLock(self.folder / ".lock")
+        self._lock = FileLock(self.folder / LOCK)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=0)
+            self._inode = (self.folder / LOCK).stat().st_ino
         except Timeout:
             message = f"evidence folder {self.folder} is in use by another run; give --evidence DIR"
             raise EvidenceInUse(message) from None
@@ -73,27 +70,71 @@ class EvidenceFolder:
         if self._lock is not None:
             self._lock.release()
 
+    def has_vanished(self) -> bool:
+        """Whether the folder was removed under the run. Raises EvidenceLost for one made anew: another's."""
+        try:
+            ours = (self.folder / LOCK).stat().st_ino == self._inode
+        except FileNotFoundError:
+            ours = False
+        except OSError as error:
+            raise EvidenceLost(f"evidence folder {self.folder} cannot be used: {error.strerror}") from None
+        if not ours and self.folder.exists():
+            raise EvidenceLost(f"evidence folder {self.folder} is another's now: it was replaced during the run")
+        return not ours
+
+    def open_again(self) -> None:
+        """Make a folder that has vanished anew, empty."""
+        self.close()
+        self.open()
+
+    def has_record(self, claim_id: str) -> bool:
+        """Whether a claim's record lies in the folder."""
+        return self._record(claim_id).is_file()
+
     def write_record(self, record: Mapping[str, Any]) -> None:
-        """Store one claim's record."""
+        """Store one claim's record. Raises EvidenceLost where it cannot be."""
         if not is_safe_id(str(record["id"])):
             raise EvidenceError(f"claim id {record['id']!r} cannot be a file name")
-        write_json(self.folder / "records" / f"{record['id']}.json", record)
+        with self._storing(f"the record of {record['id']}"):
+            write_json(self._record(record["id"]), record)
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
-        """Store what the run is about to test: after a kill it tells which claims are lost."""
-        write_json(self.folder / "collected.json", plan)
+        """Store what the run is about to test: after a kill it tells which claims are lost. Raises EvidenceLost."""
+        with self._storing(PLAN):
+            write_json(self.folder / PLAN, plan)
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Store the summary of the run."""
-        write_json(self.folder / "summary.json", summary)
+    def write_summary(self, summary: Mapping[str, Any]) -> list[Path]:
+        """Store the summary of the run and render its pages; the pages' paths. Raises EvidenceLost."""
+        from reports.render import write_pages  # jinja2 is not needed before the end
+
+        with self._storing(SUMMARY):
+            write_json(self.folder / SUMMARY, summary)
+        with self._storing("the page"):
+            return write_pages(summary, self.folder)
 
     def write_controls(self, controls: Mapping[str, Any]) -> None:
-        """Store what planted faults did to the claims."""
-        write_json(self.folder / "controls.json", controls)
+        """Store what planted faults did to the claims. Raises EvidenceLost."""
+        with self._storing("controls.json"):
+            write_json(self.folder / "controls.json", controls)
 
     def clear(self) -> None:
-        """Remove what an earlier run left: called when this run's first claim starts, and not for a run of none."""
-        for stale in [*self.folder.glob("records/*.json"), *self.folder.glob("records/.*.part")]:
-            stale.unlink(missing_ok=True)
-        for name in _OF_A_RUN:
-            (self.folder / name).unlink(missing_ok=True)
+        """Remove what an earlier run left: called when this run's first claim starts, and not for a run of none.
+
+        The plan stays until it is replaced: a run killed in between has gaps, and no claims that nobody asked for.
+        """
+        with self._storing("an empty folder"):
+            for name in _OF_A_RUN:
+                (self.folder / name).unlink(missing_ok=True)
+            for stale in [*self.folder.glob("records/*.json"), *self.folder.rglob(PART)]:
+                stale.unlink(missing_ok=True)
+
+    def _record(self, claim_id: str) -> Path:
+        return self.folder / "records" / f"{claim_id}.json"
+
+    @contextmanager
+    def _storing(self, what: str) -> Iterator[None]:
+        self.has_vanished()  # raises for a folder that is another's
+        try:
+            yield
+        except OSError as error:
+            raise EvidenceLost(f"{self.folder} cannot take {what}: {error.strerror or error}") from None

@@ -22,7 +22,9 @@ from reports.control_run import (
 )
 from reports.evidence import EvidenceInUse
 from reports.ledger import LedgerError
-from reports.run import ClaimsRun, raise_outcome
+from reports.pytest_terms import raise_outcome
+from reports.recorder import Recorder
+from reports.run import ClaimsRun
 from reports.scaling_out import (
     BY_SECTION,
     ONE_EACH,
@@ -30,10 +32,8 @@ from reports.scaling_out import (
     distribution,
     header,
     section_scheduler,
-    worker_of,
 )
 from reports.subject import SubjectHooks
-from reports.terminal import control_lines, line_width, summary_lines
 from reports.verdict import Outcome
 
 RUN = pytest.StashKey[ClaimsRun]()
@@ -91,7 +91,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         raise pytest.UsageError(str(error)) from None
     config.stash[RUN] = run
     if _owns_evidence(config):
-        config.pluginmanager.register(Recorder(config, run), "claims-recorder")
+        config.pluginmanager.register(Recorder(session, run), "claims-recorder")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -190,65 +190,6 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, Any] 
         case Outcome.UNRESOLVED:
             return "unresolved", "U", ("UNRESOLVED", {"yellow": True})
     return None
-
-
-class Recorder:
-    """The hooks of the one process that writes evidence: the controller under xdist, else the process itself."""
-
-    def __init__(self, config: pytest.Config, run: ClaimsRun) -> None:
-        self.config, self.run = config, run
-        self.pages: list[Path] = []
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        if session.items:  # under xdist the controller has none: its workers tell it
-            self.run.collect(item.nodeid for item in session.items)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        self.run.collect(ids, node.gateway.id)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        self.run.hear(node.gateway.id, getattr(node, "workeroutput", {}).get("claims_run"))
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.run.start(nodeid)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        record = getattr(report, "claim", None)
-        if getattr(report, "control", None):
-            self.run.controls.append(report.control)
-        elif record:
-            self.run.add(record, worker_of(report))
-        elif report.failed:
-            self.run.add_crash(report.nodeid, str(report.longrepr), worker_of(report))
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.run.refuse_differing():
-            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-        if self.run.records:
-            self.pages = self.run.finish(interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
-        self.run.finish_controls()
-        if self.run.records and not self.run.measured_anything():
-            session.exitstatus = session.exitstatus or pytest.ExitCode.NO_TESTS_COLLECTED
-        self.run.evidence.close()
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for line, markup in control_lines(self.run.controls):
-            terminalreporter.write_line(line, **markup)
-        if not self.run.records:
-            return
-        terminalreporter.section("the chapter, checked")
-        for line, markup in summary_lines(self.run.summary(), line_width(terminalreporter.isatty())):
-            terminalreporter.write_line(line, **markup)
-        for page in self.pages:
-            terminalreporter.write_line(f"report: {_shown(page, self.config)}")
-
-
-def _shown(page: Path, config: pytest.Config) -> Path:
-    here = config.invocation_params.dir
-    return page.relative_to(here) if page.is_relative_to(here) else page
 
 
 def _touches(path: Path, folder: Path) -> bool:

@@ -17,10 +17,11 @@ from reports.ledger import Ledger, Statement, load_ledger
 from reports.machine import machine_facts
 from reports.pairs import check_controls, check_pairs, tests_of
 from reports.provenance import run_facts, source_digest, threads_in_use
+from reports.pytest_terms import last_line, skip_reason
 from reports.records import SCHEMA, Record, build_summary, error_record, measured_record, unmeasured_record
 from reports.scaling_out import without_hosts
 from reports.subject import NOTHING, Subject
-from reports.verdict import Outcome, Verdict
+from reports.verdict import Outcome
 
 
 class ClaimsRun:
@@ -45,7 +46,8 @@ class ClaimsRun:
         self.controls: list[dict[str, Any]] = []
         self.started = datetime.now(UTC)
         self._clock_start = time.monotonic()
-        self._begun = False
+        self.begun = False
+        self._has_folder = False  # the records of the run before are gone, and this run's plan lies there
         self._digests: dict[Path, str] = {}
 
     @cached_property
@@ -115,7 +117,7 @@ class ClaimsRun:
         """Whether workers found different claims (then xdist runs none of them): each is an error, not a silence."""
         if len(set(self.collections.values())) < 2:
             return False
-        if not self._begun:
+        if not self.begun:
             self._begin()
             found = ", ".join(f"{worker} {len(ids)}" for worker, ids in sorted(self.collections.items()))
             error = f"not run: the workers collected different claims ({found})"
@@ -128,7 +130,10 @@ class ClaimsRun:
         if "machine" in record:
             self._machines[worker] = record["machine"]
         self.records[record["id"]] = record
-        self.evidence.write_record(record)
+        if self.evidence.has_vanished():
+            self._store_again()
+        elif self._has_folder:
+            self.evidence.write_record(record)
 
     def add_crash(self, nodeid: str, error: str, worker: str = "") -> None:
         """A worker died inside a claim: an error row instead of a gap, on the machine that it was on if known."""
@@ -149,13 +154,32 @@ class ClaimsRun:
         return build_summary(run, self._model(), self.ledger, self.records.values())
 
     def finish(self, interrupted: bool = False) -> list[Path]:
-        """Store the summary and render the pages; the pages' paths."""
-        from reports.render import write_pages  # jinja2 is not needed before the end
-
+        """Store the summary and render the pages; the pages' paths. A run that has left out a claim was interrupted."""
         summary = self.summary()
-        summary["run"]["interrupted"] = interrupted
-        self.evidence.write_summary(summary)
-        return write_pages(summary, self.evidence.folder)
+        summary["run"]["interrupted"] = interrupted or bool(self.unreached())
+        return self.evidence.write_summary(summary)
+
+    def restore(self) -> None:
+        """At the end: offer the folder what it does not hold, because it refused it or lost it."""
+        if not self.begun:
+            return
+        if self.evidence.has_vanished():
+            self._store_again()
+        if not self._has_folder:
+            self._take_folder()
+        for record in self.records.values():
+            if not self.evidence.has_record(record["id"]):
+                self.evidence.write_record(record)
+
+    def unreached(self) -> list[str]:
+        """Claims that were to be tested and have no record."""
+        return [] if self.controls else [i for i in self.collected if i not in self.records]
+
+    def parting_line(self) -> str:
+        """How far a run got that did not get through; empty for any other."""
+        missing = len(self.unreached())
+        ended = len(self.collected) - missing
+        return f"not finished: {ended} of {len(self.collected)} claims ended" if missing and self.begun else ""
 
     def finish_controls(self) -> None:
         """Store what the planted faults did, if any were planted."""
@@ -168,10 +192,21 @@ class ClaimsRun:
 
     def _begin(self) -> None:
         """With its first claim a run takes the folder over."""
-        if not self._begun:
-            self._begun = True
-            self.evidence.clear()
-            self.evidence.write_plan({"schema": SCHEMA, "run": self._facts(), "collected": self.collected})
+        if not self.begun:
+            self.begun = True
+            self._take_folder()
+
+    def _take_folder(self) -> None:
+        self.evidence.clear()
+        self.evidence.write_plan({"schema": SCHEMA, "run": self._facts(), "collected": self.collected})
+        self._has_folder = True
+
+    def _store_again(self) -> None:
+        """The folder has vanished under the run: make it anew, from what the run still knows."""
+        self.evidence.open_again()
+        self._take_folder()
+        for record in self.records.values():
+            self.evidence.write_record(record)
 
     def _facts(self) -> dict[str, Any]:
         facts = run_facts(self.config.rootpath, ["pytest", *without_hosts(self.config.invocation_params.args)])
@@ -185,9 +220,9 @@ class ClaimsRun:
         if report.when == "call" and settled is not None:
             return settled
         if report.failed:
-            return error_record(statement, subject, _last_line(report))
+            return error_record(statement, subject, last_line(report))
         if report.skipped and report.when in {"setup", "call"}:
-            return unmeasured_record(statement, subject, _skip_reason(report))
+            return unmeasured_record(statement, subject, skip_reason(report))
         return None
 
     def _measured_by(self, item: pytest.Item, report: pytest.TestReport) -> Record:
@@ -209,30 +244,3 @@ class ClaimsRun:
     def _model(self) -> Mapping[str, Any] | None:
         models = [r["model"] for r in self.records.values() if r.get("model")]
         return max(models, key=lambda m: m.get("parameters") is not None, default=None)
-
-
-def raise_outcome(record: Record) -> None:
-    """Say the outcome in pytest's terms: pass as recorded, fail when changed, skip when there is nothing to compare."""
-    verdict, reason = record["verdict"], record["reason"] or record["condition"]
-    match Outcome(record["outcome"]):
-        case Outcome.CHANGED:
-            pytest.fail(f"{record['id']}: {verdict}, on record {record['on_record']}. {reason}", pytrace=False)
-        case Outcome.NEW:
-            pytest.skip(f"new: {verdict}, nothing on record for this model. {reason}")
-        case Outcome.UNRESOLVED | Outcome.NOT_MEASURED:
-            pytest.skip(f"{verdict}: {reason or _all_reasons(record)}")
-
-
-def _all_reasons(record: Record) -> str:
-    return "; ".join(sorted({a["reason"] for a in record["aspects"].values() if a["verdict"] == Verdict.NOT_MEASURED}))
-
-
-def _skip_reason(report: pytest.TestReport) -> str:
-    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    return text.removeprefix("Skipped: ")
-
-
-def _last_line(report: pytest.TestReport) -> str:
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text = crash.message if crash is not None else str(report.longrepr)
-    return f"{report.when}: {text.strip().splitlines()[0] if text.strip() else 'no message'}"

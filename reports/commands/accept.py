@@ -27,9 +27,10 @@ def register(commands: Commands[Any]) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Accept, and say what changes: before → after."""
+    from reports.atomic import write_text
     from reports.drift.accept import accept, sound_parts
     from reports.drift.baseline import read_baselines
-    from reports.drift.files import Refused, pretty, write_text
+    from reports.drift.files import Refused, pretty
 
     try:
         parts = sound_parts(given.evidence, given.allow_dirty)

@@ -1,12 +1,9 @@
-"""Files of ours: strict JSON, whole or not at all, one line for what fits in one."""
+"""Files of ours: strict JSON, one line for what fits in one."""
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 LINE = 110  # characters: a figure with its interval, or its repeats, stays one line of a diff
@@ -14,20 +11,6 @@ LINE = 110  # characters: a figure with its interval, or its repeats, stays one 
 
 class Refused(Exception):
     """Wrong use or input; the message is one line."""
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write so that a reader sees the old file or the whole new one. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def compact(document: object) -> str:

@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from reports.atomic import write_text
 from reports.drift.evidence import DECIDED, Evidence, Reading
-from reports.drift.files import Refused, compact, write_text
+from reports.drift.files import Refused, compact
 from reports.drift.leaves import Leaf, label
 from reports.drift.rows import COMPARED, Status
 from reports.merge.strict import finite, shown

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from reports.atomic import write_text
 from reports.render.model import Note
 from reports.render.page_model import Page
 from reports.render.reading import page as read_page
@@ -38,8 +38,8 @@ def write_rendered(page: Page, out: Path, lang: str) -> list[Path]:
     w = Words(lang)
     out.mkdir(parents=True, exist_ok=True)
     html, markdown = out / "report.html", out / "report.md"
-    _write(html, render_page(page, lang, has_record))
-    _write(markdown, render_markdown(page, w))
+    write_text(html, render_page(page, lang, has_record))
+    write_text(markdown, render_markdown(page, w))
     return [html, markdown]
 
 
@@ -54,15 +54,8 @@ def write_all(page: Page, out: Path, lang: str) -> list[Path]:
     paths = write_rendered(page, out, lang)
     w = Words(lang)
     summary, claims, junit, badge = (out / name for name in ("summary.md", "claims.json", "junit.xml", "badge.svg"))
-    _write(summary, render_job_summary(page, w))
+    write_text(summary, render_job_summary(page, w))
     write_json(claims, claims_document(page))
-    _write(junit, render_junit(page, w))
-    _write(badge, render_badge(page, w))
+    write_text(junit, render_junit(page, w))
+    write_text(badge, render_badge(page, w))
     return [*paths, summary, claims, junit, badge]
-
-
-def _write(path: Path, content: str) -> None:
-    """All or nothing: a reader never sees half a page."""
-    partial = path.with_suffix(path.suffix + f".{os.getpid()}")
-    partial.write_text(content, encoding="utf-8", newline="\n")
-    os.replace(partial, path)
