@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
-from reports.commands import accept, build, compare, errata, history, merge, nightly, numerals
+from reports.commands import USAGE, accept, build, compare, errata, history, merge, nightly, numerals
 
 COMMANDS = (build, errata, merge, compare, accept, history, nightly, numerals)
 
@@ -22,7 +23,13 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = _parser().parse_args(arguments)
-    return int(given.run(given))
+    try:
+        code = int(given.run(given))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read this has gone: nobody is left to be told, and what was found is not known
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return USAGE
+    return code
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ def run(given: argparse.Namespace) -> int:
         return _build(given)
     except (EvidenceError, OSError) as failed:
         return refuse(failed)
+    except RecursionError:
+        return refuse(EvidenceError(f"{given.evidence}: nested too deeply to be ours"))
     finally:
         if collecting:
             gc.enable()

@@ -66,8 +66,10 @@ class Nights:
 
 def read_nights(store: Path | None, subject: str, before: str) -> Nights:
     """The nights of a subject that started before this time. A folder that is not there has none."""
+    limit = _stamp(_moment(before)) if before else ""  # a clock that was once ahead left files of days to come
     paths = sorted(store.glob(f"*-{subject}.json")) if store else []
-    found = [_read(path) for path in paths[-LOOK_BACK:]]
+    earlier = [path for path in paths if not limit or path.name < limit]
+    found = [_read(path) for path in earlier[-LOOK_BACK:]]
     good = [n for n in found if n is not None and n.subject == subject and (not before or n.started < before)]
     return Nights(tuple(sorted(good, key=lambda n: n.started)), found.count(None))
 
@@ -83,7 +85,7 @@ def add_night(store: Path, evidence: Evidence, drift: Mapping[str, Any] | None) 
     written = []
     for subject, readings in sorted(evidence.readings.items()):
         started = _moment(evidence.started(subject))
-        path = store / f"{started:%Y%m%dT%H%M%SZ}-{subject}.json"
+        path = store / f"{_stamp(started)}-{subject}.json"
         write_text(path, compact(_document(started.isoformat(timespec="seconds"), subject, readings, drift or {})))
         written.append(path)
     return written
@@ -154,6 +156,11 @@ def _read(path: Path) -> Night | None:
     except Refused:
         return None
     return Night(started, shown(found.get("subject")), found["claims"])
+
+
+def _stamp(started: datetime) -> str:
+    """How a night's file name begins: names sort as nights do."""
+    return f"{started:%Y%m%dT%H%M%SZ}"
 
 
 def _moment(iso: object) -> datetime:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +111,23 @@ def test_numerals_counts_what_is_accounted_for(tmp_path: Path, capsys: pytest.Ca
 
 def test_schema_read_is_the_schema_written() -> None:
     assert load.SCHEMA == WRITTEN_SCHEMA
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
+    store(tmp_path, everything())
+    command = [sys.executable, "-m", "reports", "build", "--evidence", str(tmp_path)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=Path(load.__file__).parents[2], **pipes) as process:
+        process.stdout.close()  # type: ignore[union-attr]
+        told = process.stderr.read().decode()  # type: ignore[union-attr]
+        code = process.wait()
+    assert (code, "Traceback" in told) == (2, False)
+
+
+def test_a_record_nested_too_deeply_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deep: Any = 1
+    for _ in range(600):
+        deep = [deep]
+    store(tmp_path, {"a.a": entry(protocol={"deep": deep})})
+    assert main(["build", "--evidence", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
