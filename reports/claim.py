@@ -119,13 +119,16 @@ class Claim:
         return judge(figure, value, cautious=self.statement.warrant == "timed")
 
 
-def aspects_as_json(aspects: Mapping[str, Aspect], on_record: Mapping[str, Verdict]) -> dict[str, dict[str, Any]]:
-    """Aspects as the report's dictionaries, keyed by name, each beside its verdict on record."""
+def aspects_as_json(
+    aspects: Mapping[str, Aspect], on_record: Mapping[str, Verdict], flipped: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, Any]]:
+    """Aspects as the report's dictionaries, keyed by name, each beside its verdict on record and its flipped cases."""
     return {
         name: {
             "verdict": a.verdict and a.verdict.value, "bears": a.bears, "relation": a.relation, "measured": a.measured,
             "published": a.published, "reason": a.reason, "unit": a.unit,
             "on_record": on_record[name].value if name in on_record else None,
+            "flipped_cases": list(flipped.get(name, ())),
         }
         for name, a in aspects.items()
     }  # fmt: skip

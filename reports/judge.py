@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -39,6 +39,7 @@ class Aspect:
     published: dict[str, Any] | None
     reason: str
     unit: str
+    cases: Mapping[str, Verdict] = field(default_factory=dict)  # of a figure that is measured over several
 
 
 def judge(figure: Figure, measured: Measured, cautious: bool = False) -> Aspect:
@@ -48,7 +49,8 @@ def judge(figure: Figure, measured: Measured, cautious: bool = False) -> Aspect:
     then it is unresolved. For what is measured anew each time and must not come out now as the one, now as the other.
     """
     verdict, reason = _decide(figure, measured, cautious)
-    return aspect_of(figure, verdict, reason, measured)
+    cases = case_verdicts(figure, measured) if figure.over and isinstance(measured, Mapping) else {}
+    return replace(aspect_of(figure, verdict, reason, measured), cases=cases)
 
 
 def aspect_of(figure: Figure, verdict: Verdict, reason: str = "", measured: Measured | None = None) -> Aspect:
@@ -116,7 +118,7 @@ def _judge_trend(figure: Figure, measured: Measured) -> tuple[Verdict, str]:
 def _judge_cases(figure: Figure, cases: Mapping[Any, Scalar], cautious: bool) -> tuple[Verdict, str]:
     if not cases:
         raise MeasurementError(f"{figure.name!r}: no cases were measured")
-    verdicts = {str(case): _judge_scalar(figure, value)[0] for case, value in cases.items()}
+    verdicts = case_verdicts(figure, cases)
     groups = {v: [case for case, got in verdicts.items() if got is v] for v in Verdict}
     reason = "; ".join(
         f"{words} {figure.over or 'case'} {', '.join(groups[v])}"
@@ -130,6 +132,13 @@ def _judge_cases(figure: Figure, cases: Mapping[Any, Scalar], cautious: bool) ->
     if groups[Verdict.HOLDS]:
         return Verdict.CONDITIONAL, reason
     return (Verdict.UNRESOLVED if cautious and groups[Verdict.UNRESOLVED] else Verdict.REFUTED), reason
+
+
+def case_verdicts(figure: Figure, cases: Mapping[Any, Scalar]) -> dict[str, Verdict]:
+    """Each case by itself; none for a trend, whose cases are judged together, and none that is not a number."""
+    if figure.relation in TREND_RELATIONS:
+        return {}
+    return {str(case): _judge_scalar(figure, value)[0] for case, value in cases.items() if is_finite(value)}
 
 
 def _published(figure: Figure) -> dict[str, Any]:

@@ -26,7 +26,7 @@ NOT_LEDGERS = frozenset({"numerals.toml"})
 _STATEMENT_KEYS = frozenset("id says says_id where warrant needs relation published expects".split()) | frozenset(
     "on_record erratum erratum_id standing pending".split()
 )
-_FIGURE_KEYS = frozenset("name value unit relation needs bears about margin over why on_record".split())
+_FIGURE_KEYS = frozenset("name value unit relation needs bears about margin over why on_record true_at".split())
 
 
 class LedgerError(ValueError):
@@ -49,6 +49,7 @@ class Figure:
     over: str | None = None
     why: str = ""
     on_record: Mapping[str, Verdict] = field(default_factory=dict)
+    true_at: tuple[str, ...] = ()  # the cases at which a conditional figure holds: its condition, in full
 
     def record_for(self, slug: str | None, device: str | None = None) -> Verdict | None:
         """The verdict on record for this one figure: it holds unless the ledger says otherwise.
@@ -158,6 +159,7 @@ def _statement(raw: dict[str, Any], source: str) -> Statement:
         erratum=raw.get("erratum", ""), erratum_id=raw.get("erratum_id", ""), standing=raw.get("standing"),
         pending=raw.get("pending", False), source=source,
     )  # fmt: skip
+    _check_conditions(statement, where)
     _check_record(statement, where, Path(source).stem.replace("_", "-"))
     _check_figures_against_record(statement, where)
     return statement
@@ -182,6 +184,7 @@ def _add_figure(
         raise LedgerError(f"{place}: named twice")
     entry["needs"] = tuple(entry.get("needs", ()))
     entry["on_record"] = _on_record(entry, place)
+    entry["true_at"] = tuple(entry.get("true_at", ()))
     figure = Figure(origin=origin, **entry)
     _check_figure(figure, place)
     figures[figure.name] = figure
@@ -190,6 +193,10 @@ def _add_figure(
 def _check_figure(figure: Figure, place: str) -> None:
     _check_choice(place, "needs", figure.needs, NEEDS)
     _check_choice(place, "bears", [figure.bears], BEARS)
+    if figure.true_at and not (figure.over and Verdict.CONDITIONAL in figure.on_record.values()):
+        raise LedgerError(f"{place}: true_at goes with a figure over several cases that is conditional on record")
+    if not all(isinstance(case, str) for case in figure.true_at):
+        raise LedgerError(f"{place}: true_at must be a list of strings")
     valueless = {"true", *TREND_RELATIONS}
     _check_choice(place, "relation", [figure.relation], valueless | {GIVEN} | set(SCALAR_RELATIONS))
     if (figure.value is None) != (figure.relation in valueless):
@@ -238,6 +245,16 @@ def _check_figures_against_record(statement: Statement, where: str) -> None:
             raise LedgerError(
                 f"{where}: on record {verdict.lower()} for {key!r}, but its worst figure is {worst.lower()}"
             )
+
+
+def _check_conditions(statement: Statement, where: str) -> None:
+    """A conditional figure says at which cases it holds, so that none of them flips unseen behind the others.
+
+    Not where a clock is read: there a case near the line may come out open, or either way, from run to run.
+    """
+    for figure in statement.figures.values():
+        if Verdict.CONDITIONAL in figure.on_record.values() and not figure.true_at and statement.warrant != "timed":
+            raise LedgerError(f"{where}: figure {figure.name!r} is conditional on record: say at which cases (true_at)")
 
 
 def _check_record(statement: Statement, where: str, section: str) -> None:

@@ -11,24 +11,50 @@ from pathlib import Path
 
 from reports.ledger import Ledger, LedgerError
 
+# Decorators that plant a fault in a claim, or say why none can be planted (reports/controls.py).
+CONTROLS = frozenset({"control", "misprint", "uncontrolled"})
+
 
 def declared_tests(path: Path) -> Iterator[tuple[str, str]]:
     """(test name, statement id) of every test decorated with ``@claim("…")`` in a module."""
+    for node, statement_id in _claims_in(path):
+        yield node.name, statement_id
+
+
+def check_controls(folder: Path, sections: Collection[str] | None = None) -> None:
+    """Raise LedgerError naming the first claim without a negative control: nobody would know whether it can fail."""
+    for path in _modules(folder, sections):
+        for node, statement_id in _claims_in(path):
+            if not CONTROLS & {_name_of(decorator) for decorator in node.decorator_list}:
+                raise LedgerError(f"{path.name}: {node.name}: statement {statement_id!r} has no control")
+
+
+def _claims_in(path: Path) -> Iterator[tuple[ast.FunctionDef, str]]:
     for node in ast.parse(path.read_text(encoding="utf-8"), filename=path.name).body:
         if not isinstance(node, ast.FunctionDef):
             continue
         for decorator in node.decorator_list:
             statement_id = _claim_argument(decorator)
             if statement_id is not None:
-                yield node.name, statement_id
+                yield node, statement_id
+
+
+def _modules(folder: Path, sections: Collection[str] | None) -> list[Path]:
+    found = sorted(folder.glob("test_*.py"))
+    return [path for path in found if sections is None or path.stem.removeprefix("test_") in sections]
+
+
+def _name_of(decorator: ast.expr) -> str:
+    match decorator:
+        case ast.Call(func=ast.Name(id=name)):
+            return name
+    return ""
 
 
 def tests_of(folder: Path, sections: Collection[str] | None = None) -> dict[str, str]:
     """("test_x.py::test_y") → statement id, for a folder of claims. Raises LedgerError on a doubled id."""
     pairs: dict[str, str] = {}
-    for path in sorted(folder.glob("test_*.py")):
-        if sections is not None and path.stem.removeprefix("test_") not in sections:
-            continue
+    for path in _modules(folder, sections):
         for test, statement_id in declared_tests(path):
             if statement_id in pairs.values():
                 raise LedgerError(f"{path.name}: {test}: statement {statement_id!r} already has a test")

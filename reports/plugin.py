@@ -47,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--evidence", metavar="DIR", help="folder for this run's records (default reports/out/latest)")
     help_text = "run every claim under its planted faults instead: the fast ones, or all"
     group.addoption("--controls", nargs="?", const="fast", choices=("fast", "all"), help=help_text)
+    parser.addini("claims_need_controls", "refuse a claim without a negative control", type="bool", default=False)
     parser.addini("claims_dir", "folder of ledgers and claims", type="string", default="claims")
 
 

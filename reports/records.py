@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reports.claim import Claim, aspects_as_json
@@ -23,14 +23,17 @@ def measured_record(claim: Claim, verdict: Verdict, subject: Subject) -> Record:
     on_record = claim.statement.record_for(subject.slug, subject.device)
     expected = {} if on_record is None else _figure_records(claim, subject)
     verdict = as_far_as_decided(verdict, on_record, ((claim.aspects[n].verdict, v) for n, v in expected.items()))
-    moved = [name for name, known in expected.items() if has_moved(claim.aspects[name].verdict, known)]
+    flipped = {name: _flipped_cases(claim, name, known) for name, known in expected.items()}
+    moved = [n for n, known in expected.items() if flipped[n] or has_moved(claim.aspects[n].verdict, known)]
     record |= {
         "verdict": verdict.value,
         "on_record": on_record and on_record.value,
         "outcome": outcome_of(verdict, on_record, bool(moved)).value,
         "transferred": _transferred(claim, verdict, subject),
-        "reason": "; ".join([claim.reason(verdict)] * (not moved) + [_moved(claim, n, expected[n]) for n in moved]),
-        "aspects": aspects_as_json(claim.aspects, expected),
+        "reason": "; ".join(
+            [claim.reason(verdict)] * (not moved) + [_moved(claim, n, expected[n], flipped[n]) for n in moved]
+        ),
+        "aspects": aspects_as_json(claim.aspects, expected, flipped),
         "notes": list(claim.notes),
         "tables": [table_as_json(table) for table in claim.tables],
         "plots": [plot_as_json(plot) for plot in claim.plots],
@@ -77,8 +80,19 @@ def _figure_records(claim: Claim, subject: Subject) -> dict[str, Verdict]:
     return {name: verdict for name, verdict in records.items() if verdict is not None}
 
 
-def _moved(claim: Claim, name: str, on_record: Verdict) -> str:
+def _flipped_cases(claim: Claim, name: str, on_record: Verdict) -> list[str]:
+    """The decided cases of a conditional figure that are not as its record has them."""
+    aspect, holds = claim.aspects[name], claim.statement.figures[name].true_at
+    if not holds or {aspect.verdict, on_record} != {Verdict.CONDITIONAL}:
+        return []
+    against = {True: Verdict.REFUTED, False: Verdict.HOLDS}
+    return [case for case, found in aspect.cases.items() if found is against[case in holds]]
+
+
+def _moved(claim: Claim, name: str, on_record: Verdict, flipped: Sequence[str]) -> str:
     aspect = claim.aspects[name]
+    if flipped:
+        return f"{name} flipped at {', '.join(flipped)} ({aspect.reason})"
     return f"{name} is {aspect.verdict}, on record {on_record}" + f" ({aspect.reason})" * bool(aspect.reason)
 
 

@@ -15,7 +15,7 @@ from reports.claim import Claim, missing_needs
 from reports.evidence import EvidenceFolder
 from reports.ledger import Ledger, Statement, load_ledger
 from reports.machine import machine_facts
-from reports.pairs import check_pairs, tests_of
+from reports.pairs import check_controls, check_pairs, tests_of
 from reports.provenance import run_facts, source_digest, threads_in_use
 from reports.pytest_terms import last_line, skip_reason
 from reports.records import SCHEMA, Record, build_summary, error_record, measured_record, unmeasured_record
@@ -36,6 +36,8 @@ class ClaimsRun:
         self.ledger: Ledger = whole.within(sections)
         self.tests = tests_of(folder, sections)
         check_pairs(self.ledger, self.tests)
+        if config.getini("claims_need_controls"):
+            check_controls(folder, sections)
         self.records: dict[str, Record] = {}
         self.collected: list[str] = []
         self.collections: dict[str, frozenset[str]] = {}  # by worker; "" is this process

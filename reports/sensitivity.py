@@ -25,6 +25,9 @@ def smallest_change(figure: Figure, measured: Measured, cautious: bool = False) 
     thousandfold does. A truth has no size: turning it round counts as 1.
     """
     before = judge(figure, measured, cautious).verdict
+    if figure.relation == "true":
+        turned = [judge(figure, other, cautious).verdict for other in _turned(measured)]
+        return 1.0 if any(verdict in _DECIDED and verdict is not before for verdict in turned) else None
 
     def flips(change: Callable[[float], Measured], size: float) -> bool:
         verdict = judge(figure, change(size), cautious).verdict
@@ -32,6 +35,14 @@ def smallest_change(figure: Figure, measured: Measured, cautious: bool = False) 
 
     found = [_smallest(partial(flips, change)) for change in _changes(figure, measured)]
     return min((size for size in found if size is not None), default=None)
+
+
+def _turned(measured: Measured) -> Iterator[Measured]:
+    """A truth, or each of several, and all of them, turned round."""
+    yield numbers(measured, lambda n: n, flip=True)
+    for key in _cases(measured):
+        one: dict[Any, Any] = {**measured}  # type: ignore[dict-item]
+        yield one | {key: not one[key]}
 
 
 def _smallest(flips: Callable[[float], bool]) -> float | None:
@@ -50,9 +61,6 @@ def _smallest(flips: Callable[[float], bool]) -> float | None:
 def _changes(figure: Figure, measured: Measured) -> Iterator[Callable[[float], Measured]]:
     """Ways of changing the value by a size: up and down, all of it, and each case of a table by itself."""
     zero = _zero(figure)
-    if figure.relation == "true":
-        yield lambda _size: numbers(measured, lambda n: n, flip=True)
-        return
     for sign in (1, -1):
         yield partial(_moved, measured, sign * zero, sign)
         for key in _cases(measured):

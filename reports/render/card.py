@@ -160,6 +160,8 @@ def _shared_facts(row: Row, w: Words) -> list[Fact]:
         Fact(w("ui.how_sure"), "", "text", w.name("warrant", lead.warrant) if lead.warrant else ""),
         Fact(w("ui.needs"), "", "text", needs),
         Fact(w("ui.instead"), "", "erratum", lead.id if lead.erratum_kind else ""),
+        Fact(w("ui.faults"), "", "notes", tuple(sentences.faults(lead, w))),
+        Fact(w("ui.sees"), "", "list", tuple(sentences.sees(lead, w))),
     ]
     return [fact for fact in found if fact.value]
 

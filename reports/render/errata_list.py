@@ -68,17 +68,19 @@ def _told(claim: Claim, statement: Statement, w: Words) -> Iterator[str]:
     yield from [f"{verdict}. {code(claim.id)}", ""]
     yield from [f"> {escape(sentences.says(claim, w))}", ""]
     yield from [f"**{w('ui.instead')}:** {escape(sentences.erratum(claim, w))}", ""]
-    yield from [f"- {line}" for line in _figures(claim, w)]
+    yield from [f"- {line}" for line in _figures(claim, statement, w)]
     yield f"- {w('ui.how_sure')}: {escape(w.name('warrant', claim.warrant))}"
     yield from [f"- {w('ui.on_record')}: {_records(statement, w)}", ""]
 
 
-def _figures(claim: Claim, w: Words) -> Iterator[str]:
+def _figures(claim: Claim, statement: Statement, w: Words) -> Iterator[str]:
     for aspect in claim.failing:
         beside = w("ui.printed" if aspect.published and aspect.published.origin == "printed" else "ui.declared")
         stated = figures.published(aspect, w)
         said = f": {escape(stated)} ({beside})" if stated != "—" else ""
-        yield f"{code(aspect.name)}{said}: {w('verdict.' + aspect.category)}"
+        cases = statement.figures[aspect.name].true_at
+        only = f", {w('errata.true_at', cases=escape('; '.join(cases)))}" if cases else ""
+        yield f"{code(aspect.name)}{said}: {w('verdict.' + aspect.category)}{only}"
 
 
 def _records(statement: Statement, w: Words) -> str:

@@ -11,9 +11,11 @@ from reports.render.history import with_history
 from reports.render.merged import merged_page
 from reports.render.model import Note
 from reports.render.page_model import Page
+from reports.render.planted import with_controls
 from reports.render.reading import page
 
 SCHEMA = 1
+CONTROLS = "controls.json"  # of a run with --controls into the same folder
 
 
 class EvidenceError(Exception):
@@ -108,7 +110,16 @@ def load_page(folder: Path, drift: Path | None = None, history: Path | None = No
         found = page(evidence.summary, evidence.complete, evidence.warnings)
     if drift is not None:
         found = with_drift(found, _drift(drift))
+    if (folder / CONTROLS).exists():
+        found = with_controls(found, _controls(folder / CONTROLS))
     return found if history is None else with_history(found, history)
+
+
+def _controls(path: Path) -> object:
+    try:
+        return _parse(path)
+    except ValueError:
+        return None
 
 
 def _document(path: Path) -> dict[str, object]:

@@ -84,10 +84,13 @@ class Aspect:
     reason: str
     unit: str
     on_record: str | None = None
+    flipped_cases: tuple[str, ...] = ()
 
     @property
     def moved(self) -> bool:
-        """Whether it was decided otherwise than on record."""
+        """Whether it, or one of its cases, was decided otherwise than on record."""
+        if self.flipped_cases:
+            return True
         if self.verdict not in VERDICTS or self.on_record not in VERDICTS:
             return False
         return has_moved(Verdict(self.verdict), Verdict(self.on_record))
@@ -134,6 +137,19 @@ class Nights:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """A fault that was planted in what a claim measures; `seen` is None where it could not be decided."""
+
+    what: str
+    seen: bool | None
+
+    @property
+    def symbol(self) -> str:
+        """How its line begins."""
+        return {True: "✓", False: "✗", None: "?"}[self.seen]
+
+
+@dataclass(frozen=True)
 class Claim:
     """One statement of the chapter and what one run says about it. Defects make it an error, whatever it claims."""
 
@@ -165,6 +181,8 @@ class Claim:
     subject: str = ""
     drift: Drift | None = None
     nights: Nights | None = None
+    faults: tuple[Fault, ...] = ()
+    sees: tuple[tuple[str, float], ...] = ()  # figure, and the smallest relative change that would decide it otherwise
 
     @property
     def category(self) -> str:

@@ -19,6 +19,7 @@ from reports.render.card import card, drift_rows
 from reports.render.model import DRIFT_MARKS, SYMBOLS, Drift
 from reports.render.packs import packed
 from reports.render.page_model import KINDS, Page, Row, letter
+from reports.render.planted import controlled
 from reports.render.words import LANGUAGES, NUMBER, OPEN, Bilingual, Words, both, spoken
 
 if TYPE_CHECKING:
@@ -100,11 +101,25 @@ def _selects(page: Page, w: Words) -> list[tuple[str, str, list[Choice]]]:
     return [select for select in found if select[2]]
 
 
+_SENTENCES = (
+    "says", "erratum", "why_not", "record_line", "measured_briefly", "subject_name", "faults", "finest",
+)  # fmt: skip
+
+
 def _vocabulary(page: Page, w: Words) -> dict[str, Any]:
     """What the templates may call."""
     told: dict[str, Any] = {
         name: partial(getattr(sentences, name), w=w)
-        for name in ("says", "erratum", "why_not", "record_line", "measured_briefly", "subject_name")
+        for name in (
+            "says",
+            "erratum",
+            "why_not",
+            "record_line",
+            "measured_briefly",
+            "subject_name",
+            "faults",
+            "finest",
+        )
     }
     rows = {row.lead.id: row for row in page.rows}
     look = sentences.to_look_at(page, w)
@@ -143,6 +158,8 @@ def _vocabulary(page: Page, w: Words) -> dict[str, Any]:
         "tone": page.headline()[1],
         "look": look[:MOST_TO_LOOK_AT],
         "more_to_look": max(0, len(look) - MOST_TO_LOOK_AT),
+        "controlled": controlled(page),
+        "controls_told": sentences.controls_told(page, w) if page.has_controls else "",
         "lede": sentences.lede(page, w),
         "model_line": sentences.model_line(page.subjects[0].model, page.complete, w),
     }

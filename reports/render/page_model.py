@@ -73,6 +73,7 @@ class Page:
     warnings: tuple[Note, ...] = ()
     problems: tuple[Problem, ...] = ()
     has_drift: bool = False
+    has_controls: bool = False
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:

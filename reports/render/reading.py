@@ -82,6 +82,7 @@ def _aspect(name: str, raw: Mapping[str, object]) -> Aspect:
         reason,
         unit,
         text(on_record) if on_record else None,
+        tuple(map(text, items(raw.get("flipped_cases")))),
     )
 
 

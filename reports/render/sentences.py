@@ -15,6 +15,35 @@ from reports.render.words import Words
 _WEIGHTS = {"model", "shape", "trained", "chapter"}
 
 
+def faults(claim: Claim, w: Words) -> list[str]:
+    """The faults planted in a claim, each after the mark that says whether it was seen."""
+    return [f"{fault.symbol} {fault.what}" for fault in claim.faults]
+
+
+def sees(claim: Claim, w: Words) -> list[str]:
+    """The smallest change of each figure that would turn its verdict."""
+    return [f"{name}: {share(size, w)}" for name, size in claim.sees]
+
+
+def finest(claim: Claim, w: Words) -> str:
+    """The smallest of these changes."""
+    return share(min(size for _, size in claim.sees), w) if claim.sees else "—"
+
+
+def share(size: float, w: Words) -> str:
+    """A relative change: percent below doubling, else how many times."""
+    return f"{figures.number(float(f'{100 * size:.2g}'), w)} %" if size < 1 else w("ui.times", n=f"{1 + size:.2g}")
+
+
+def controls_told(page: Page, w: Words) -> str:
+    """How many faults were planted and seen."""
+    found = [claim for row in page.rows for claim in [row.lead] if claim.faults]
+    planted = [fault for claim in found for fault in claim.faults]
+    seen, missed = (sum(fault.seen is answer for fault in planted) for answer in (True, False))
+    counts = {"planted": len(planted), "claims": len(found), "seen": seen, "missed": missed}
+    return w("ui.controls_told", **counts, undecided=len(planted) - seen - missed, total=len(page.rows))
+
+
 def says(claim: Claim, w: Words) -> str:
     """Our paraphrase in the reader's language, in the other one where it is missing."""
     return w.pick(claim.says, claim.says_id)

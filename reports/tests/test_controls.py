@@ -80,6 +80,17 @@ def test_slow_faults_are_planted_when_all_are_asked_for(toys, pytester):  # noqa
     pytester.runpytest_inprocess("claims", "-p", "no:cacheprovider", "--controls=all").assert_outcomes(passed=2)
 
 
+def test_a_claim_without_a_control_is_refused_where_controls_are_asked_for(toys, pytester):  # noqa: F811
+    pytester.makeini("[pytest]\nclaims_need_controls = true\n")
+    result = toys(statement("one"), MORE + COUNT + BODY.format(controls=""))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_toys.py: test_one: statement 'toys.one' has no control"])
+    (pytester.path / "claims" / "test_toys.py").write_text(
+        MORE + COUNT + BODY.format(controls='@misprint("x", "11")'), encoding="utf-8"
+    )
+    pytester.runpytest_inprocess("claims", "-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
 def test_plants_change_readings_and_nothing_else():
     def real(n, *, of="a"):
         return {"n": n, "share": Estimate(0.5, 0.4, 0.6), "name": of, "good": True, "row": [1, Fraction(1, 2)]}
@@ -103,7 +114,8 @@ FIGURE = Figure("x", "printed", "equal", "10")
         (FIGURE, 10, 0.05),  # half a unit of the last digit
         (FIGURE, Estimate(10, 9.9, 10.1), 0.0594),  # the upper end has to pass 9.5: 10.1 × 0.9406
         (Figure("x", "declared", "greater", "5"), 10, 0.5),
-        (Figure("x", "declared", "true"), True, 2.0**-40),
+        (Figure("x", "declared", "true"), True, 1.0),
+        (Figure("x", "declared", "true", over="case"), {"a": True, "b": False}, 1.0),  # one of them alone
         (Figure("x", "declared", "increasing"), [1, 2, 4], 0.5),  # two down to one, or one up to two
         (Figure("x", "declared", "less", "3"), 0, 1.0),
     ],

@@ -92,3 +92,22 @@ def test_a_figure_with_records_by_model_has_none_for_another(load):
 def test_a_duplicate_id_names_both_places(load):
     with pytest.raises(LedgerError, match=r"duplicate id 'toys.one'"):
         load(GOOD + GOOD)
+
+
+CONDITIONAL = GOOD.replace(
+    'on_record = "holds"', 'on_record = "conditional"\nerratum = "e"\nerratum_id = "e"\nstanding = "proven"'
+)
+CASES = 'relation = "less", over = "length", on_record = "conditional"'
+
+
+def test_a_conditional_figure_says_at_which_cases_it_holds(load):
+    told = load(CONDITIONAL.replace('relation = "less"', CASES + ', true_at = ["8", "16"]'))
+    assert told.statements["toys.one"].figures["small"].true_at == ("8", "16")
+    with pytest.raises(LedgerError, match="'small' is conditional on record: say at which cases"):
+        load(CONDITIONAL.replace('relation = "less"', CASES))
+    with pytest.raises(LedgerError, match="true_at goes with a figure over several cases"):
+        load(GOOD.replace('relation = "less"', 'relation = "less", true_at = ["8"]'))
+
+
+def test_a_clock_need_not_say_it(load):
+    load(CONDITIONAL.replace('relation = "less"', CASES).replace('"exact"', '"timed"'))

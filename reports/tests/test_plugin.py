@@ -285,3 +285,45 @@ def test_a_figure_cannot_flip_behind_a_worse_one(toys, second, value, changed):
     record = record_of(toys, "one")
     assert (record["verdict"], record["outcome"]) == ("REFUTED", "changed" if changed else "as-recorded")
     assert ("second is" in record["reason"]) is changed
+
+
+CASES = (
+    """
+[[statement]]
+id = "toys.cases"
+says = "Below ten."
+says_id = "Di bawah sepuluh."
+where = "somewhere"
+warrant = "exact"
+needs = []
+on_record = "conditional"
+"""
+    + ERRATUM
+    + """
+  [[statement.expects]]
+  name = "below"
+  relation = "less"
+  value = "10"
+  why = "ours"
+  over = "length"
+  on_record = "conditional"
+  true_at = ["8", "16"]
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("measured", "flipped"),
+    [
+        ({8: 1, 16: 2, 32: 20}, []),
+        ({8: 1, 16: 20, 32: 20}, ["16"]),  # fails where it held
+        ({8: 1, 16: 2, 32: 3, 64: 20}, ["32"]),  # holds where it failed
+        ({8: 20, 16: 20, 32: 1}, ["8", "16", "32"]),  # turned round, and conditional all the same
+    ],
+)
+def test_no_case_of_a_condition_flips_unseen(toys, measured, flipped):
+    result = toys(CASES, test_body("cases", f'claim.measured("below", {measured!r})'))
+    result.assert_outcomes(**({"failed": 1} if flipped else {"passed": 1}))
+    record = record_of(toys, "cases")
+    assert (record["verdict"], record["aspects"]["below"]["flipped_cases"]) == ("CONDITIONAL", flipped)
+    assert ("below flipped at" in record["reason"]) is bool(flipped)
