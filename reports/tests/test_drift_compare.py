@@ -14,7 +14,9 @@ from reports.drift.baseline import read_baselines
 from reports.drift.compare import Comparer
 from reports.drift.evidence import Evidence, read_evidence
 from reports.drift.history import read_nights
+from reports.drift.leaves import Leaf
 from reports.drift.rows import Status
+from reports.drift.rules import compare_leaf
 from reports.merge import shards
 from reports.tests.drift_samples import (
     MACHINE,
@@ -136,14 +138,14 @@ def test_a_night_on_a_slow_machine_says_nothing_of_clocks(tmp_path: Path, baseli
     assert "not as fast" in document["rows"][TIMED][SUBJECT]["detail"]
 
 
-def stub(ratio: float, times: int = 5) -> Any:
+def stub(ratio: float, times: int = 5, **rows: Any) -> Any:
     """A re-run that reads this ratio."""
 
     def again(_: Sequence[str]) -> list[Evidence]:
         part = shards.part_of(
             {
                 "run": {"started": "2026-12-30T00:00:00", "machine": {"class": MACHINE}, "torch": "2.13.0"},
-                "records": claims(ratio),
+                "records": claims(ratio, **rows),
                 "finished": True,
             }
         )
@@ -196,6 +198,19 @@ def test_only_a_confirmed_verdict_of_a_clock_is_a_flag(tmp_path: Path, baseline:
     comparer = Comparer(read_baselines(baseline))
     assert comparer.compare(tonight).rows[TIMED][SUBJECT].status == "suspected"
     assert comparer.compare(tonight, stub(RATIO), MACHINE).rows[TIMED][SUBJECT].status == "annotated"
+
+
+def test_a_rerun_on_other_weights_confirms_nothing(tmp_path: Path, baseline: Path) -> None:
+    other = timed(2 * RATIO, model=timed()["model"] | {"digest": "f" * 12})
+    tonight = read_evidence(evidence(tmp_path / "n", claims(2 * RATIO)))
+    done = Comparer(read_baselines(baseline)).compare(tonight, stub(2 * RATIO, **{TIMED: other}), MACHINE)
+    assert done.rows[TIMED][SUBJECT].status == "suspected"
+
+
+def test_a_number_that_became_a_word_is_damage() -> None:
+    was = Leaf(3.0)
+    assert compare_leaf(was, Leaf("nan"), "exact", True).status is Status.DAMAGED
+    assert compare_leaf(was, Leaf(3.0), "exact", True).status is Status.STEADY
 
 
 def test_only_ids_of_claims_tests_are_handed_to_a_process() -> None:
