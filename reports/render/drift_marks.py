@@ -23,7 +23,7 @@ def with_drift(page: Page, document: object) -> Page:
         return replace(page, warnings=(*page.warnings, ("drift", "no rows, or another schema")), has_drift=True)
     marks = {(text(key), text(subject)): _drift(raw) for key, cells in rows.items() for subject, raw in _cells(cells)}
     known = {(c.id, c.subject) for c in page.claims}
-    claims = [replace(c, drift=marks.get((c.id, c.subject))) for c in page.claims]
+    claims = [replace(c, drift=marks.get((c.id, c.subject)) or _unmarked(c)) for c in page.claims]
     claims += [_lost(key, subject, mark) for (key, subject), mark in marks.items() if (key, subject) not in known]
     names = {subject.key for subject in page.subjects}
     new = tuple(Subject(key) for key in dict.fromkeys(c.subject for c in claims) if key not in names)
@@ -32,6 +32,11 @@ def with_drift(page: Page, document: object) -> Page:
 
 def _cells(raw: object) -> list[tuple[object, object]]:
     return list(raw.items()) if isinstance(raw, dict) else [("", raw)]
+
+
+def _unmarked(claim: Claim) -> Drift | None:
+    """A verdict that the document says nothing of was not compared: nobody may take it for steady."""
+    return Drift("unknown", "the drift document has no row for it") if claim.measured else None
 
 
 def _lost(claim_id: str, subject: str, mark: Drift) -> Claim:

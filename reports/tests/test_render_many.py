@@ -217,3 +217,10 @@ def test_drift_of_a_merged_document_marks_the_right_cells() -> None:
     page = with_drift(merged_page(told), drift(told))
     assert page.drift_counts().total() == 50 and page.drift_counts()["annotated"] == 2
     assert page.drift_counts()["drifted"] == 2 and page.headline()[1] == "bad"
+
+
+def test_a_verdict_that_the_drift_document_leaves_out_is_not_taken_for_steady(tmp_path: Path) -> None:
+    document = mark("steady")
+    page = with_drift(read_page(summary({"a.a": entry(), "a.b": entry()})), document)
+    assert {c.id: c.drift and c.drift.status for c in page.claims} == {"a.a": "steady", "a.b": "unknown"}
+    assert page.headline()[1] == "warn"
