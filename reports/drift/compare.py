@@ -193,7 +193,8 @@ def _older(known: Known, now: Reading) -> str:
 def _detail(row: Row, flip: str, known: Known, now: Reading) -> str:
     """Why the row has its status; of a flag, what has changed since the baseline."""
     told = [flip] * bool(flip)
-    told += [f"{name}: {figure.detail}" for name, figure in row.figures.items() if figure.status is row.status]
+    alike = {name: figure for name, figure in row.figures.items() if figure.status is row.status}
+    told += [f"{name}: {figure.detail}" for name, figure in alike.items() if figure.detail]
     words = "; ".join(told[:3]) + (f"; {len(told) - 3} more figures" if len(told) > 3 else "")
     if row.status is Status.UNMEASURED and not words:
         words = f"{now.verdict}: {shown(now.record.get('reason'))}"

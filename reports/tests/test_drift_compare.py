@@ -285,3 +285,8 @@ def test_an_exact_statement_that_loses_its_verdict_is_told_the_same_night(tmp_pa
     tonight = read_evidence(evidence(tmp_path / "n", claims(**{EXACT: lost}), day=1))
     done = Comparer(read_baselines(baseline)).compare(tonight)
     assert done.rows[EXACT][SUBJECT].status is Status.SILENT and done.has_findings
+
+
+def test_of_a_steady_statement_nothing_is_said(tmp_path: Path, baseline: Path) -> None:
+    _, _, document = night(tmp_path, baseline)
+    assert document["rows"][EXACT][SUBJECT] == {"status": "steady", "detail": "", "figures": {}}
