@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -56,7 +57,8 @@ class ToyRun:
         given = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
         kept = {name: value for name, value in given.items() if value is not None and not name.startswith("PYTEST_")}
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=self.folder, env=kept, start_new_session=True, errors="replace", **pipes)
+        how: dict[str, Any] = {"cwd": self.folder, "env": kept, "start_new_session": True, "errors": "replace"}
+        return subprocess.Popen(command, preexec_fn=_heed_interrupts, **how, **pipes)  # noqa: PLW1509 (one thread here)
 
     def run(
         self, *args: str, env: Mapping[str, str | None] | None = None, within: Sequence[str] = (), **how: Any
@@ -76,6 +78,11 @@ class ToyRun:
         """Records, plan and summary without what differs from one moment to the next."""
         documents = [self.document("collected.json", evidence), self.document("summary.json", evidence)]
         return [_lasting(document) for document in (*documents, self.records(evidence))]
+
+
+def _heed_interrupts() -> None:
+    """A CI job in the background is started with SIGINT ignored, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Run:
