@@ -1,4 +1,4 @@
-"""What `--benchmark-only` changes: claims stay out, the last report stays as it is, nothing runs beside it."""
+"""Benchmarks wait for `--benchmark-only`; with it claims stay out, the last report stays, nothing runs beside them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ def prepare(config: pytest.Config) -> None:
 def asked_for(config: pytest.Config) -> bool:
     """Whether this session runs benchmarks and nothing else."""
     return bool(config.getoption("benchmark_only", False))
+
+
+class OtherRun:
+    """The hook of every other session."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Figures of a machine come when they are asked for."""
+        if _is_benchmark(item):
+            pytest.skip("a benchmark: run with --benchmark-only")
 
 
 class BenchmarkRun:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reports.benchmark_run import BenchmarkRun, asked_for, prepare
+from reports.benchmark_run import BenchmarkRun, OtherRun, asked_for, prepare
 from reports.claim import Claim
 from reports.control_run import (
     Row,
@@ -73,6 +73,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if asked_for(config):
         config.pluginmanager.register(BenchmarkRun(), "claims-benchmark-run")
         return
+    config.pluginmanager.register(OtherRun(), "claims-other-run")
     folder = config.rootpath / config.getini("claims_dir")
     paths = [(config.invocation_params.dir / arg.partition("::")[0]).resolve() for arg in config.args]
     if not folder.is_dir() or not any(_touches(path, folder) for path in paths):

@@ -1,4 +1,4 @@
-"""What benchmarks share: when they run at all, on which device and in which format, and with whose limits."""
+"""What benchmarks share: on which device and in which format, and with whose limits."""
 
 from __future__ import annotations
 
@@ -22,13 +22,6 @@ TARGETS = (
     pytest.param(("cuda", "float32"), id="cuda-fp32", marks=pytest.mark.gpu),
     pytest.param(("cuda", "float16"), id="cuda-fp16", marks=pytest.mark.gpu),
 )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Figures of a machine come when they are asked for."""
-    if not item.config.getoption("--benchmark-only"):
-        pytest.skip("a benchmark: run with --benchmark-only")
 
 
 @pytest.fixture(scope="session", params=TARGETS)

@@ -1,7 +1,5 @@
 """The vectorised schedules against the step-by-step simulator, and the bounds against every schedule."""
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -81,14 +79,6 @@ def test_comparison_rejects_groups_that_are_not_held() -> None:
     many = all_at_once(np.array([[1, 3, 2, 1]]))
     static = simulate_static(many, constant(2), 2)
     assert not same(simulate(requests(many, 0), CONTINUOUS, constant(2), 2).times, static, 0)
-
-
-def test_ten_thousand_workloads_in_ten_seconds_of_one_core() -> None:
-    many = poisson_arrivals(draw("log-normal", 10_000, seed=1), 0.8, 8.0, seed=2)
-    for run in (simulate_continuous, simulate_static):
-        before = time.process_time()
-        run(many, constant(8))
-        assert time.process_time() - before <= 10
 
 
 @pytest.mark.parametrize(

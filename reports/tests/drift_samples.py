@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from reports.__main__ import main
+from reports.drift.files import compact
 from reports.tests.samples import MODEL, RUN, Raw, aspect, entry
 
 MACHINE = "x86-64-some-xeon-2c"
@@ -86,3 +87,17 @@ def compare(folder: Path, baseline: Path, *options: str) -> tuple[int, dict[str,
 def statuses(document: Mapping[str, Any]) -> dict[str, str]:
     """Of the rows of one subject, by id."""
     return {key: next(iter(cells.values()))["status"] for key, cells in document["rows"].items()}
+
+
+def many_nights(store: Path, subjects: int, nights: int) -> Path:
+    """A store of so many nights on so many machines, each with 300 claims of six figures."""
+    figures = {f"figure_{n}": [1.23456, 1.1, 1.4] for n in range(6)}
+    row = {"v": "HOLDS", "o": "as-recorded", "d": "steady", "f": figures}
+    rows = {f"section.claim-{n}": row for n in range(300)}
+    for machine in range(subjects):
+        subject = f"model@machine-{machine}"
+        document = {"schema": 1, "night": "2026-12-01T00:00:00", "subject": subject, "claims": rows}
+        text = compact(document)
+        for night in range(nights):
+            (store / f"20261201T0{night:05d}Z-{subject}.json").write_text(text, encoding="utf-8")
+    return store

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,19 @@ from reports.tests.samples import MODEL, RUN, aspect, entry
 
 Raw = dict[str, Any]
 
+LARGEST = {"claims": 300, "subjects": 5, "nights": 90}
+MEASURED = """\
+import json, resource, sys
+from pathlib import Path
+from reports.__main__ import main
+code = main(sys.argv[1:])
+used = resource.getrusage(resource.RUSAGE_SELF)
+status = Path("/proc/self/status")  # ru_maxrss of a new process starts at what its parent held
+lines = status.read_text().splitlines() if status.exists() else []
+peak_kb = next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), used.ru_maxrss)
+told = {"code": code, "cpu_s": used.ru_utime + used.ru_stime, "peak_mb": peak_kb / 1000}
+sys.stderr.write(json.dumps(told))
+"""
 SECTIONS = tuple(load_table()["section"])
 _SYLLABLES = "ka lu me ri to sa nu pe ba di go vi che ran tem sil por gan mun dal ter nik lam sor bet wid".split()
 
@@ -168,3 +184,24 @@ def _night(record: Raw, noise: random.Random) -> Raw:
             figures[name] = [found, None, None]
     verdict = "UNRESOLVED" if noise.random() < 0.003 else record["verdict"]
     return {"v": verdict, "o": record["outcome"], "d": "steady", "f": figures}
+
+
+@dataclass(frozen=True)
+class Built:
+    """What `python -m reports build` ended with, and what it took: CPU seconds and megabytes of its own process."""
+
+    code: int
+    cpu_s: float
+    peak_mb: float
+
+
+def build_the_largest(folder: Path) -> Built:
+    """The page of the largest evidence that is promised, rendered into the folder by a process of its own."""
+    document = merged(LARGEST["claims"], LARGEST["subjects"])
+    (folder / "merged.json").write_text(json.dumps(document), encoding="utf-8")
+    (folder / "drift.json").write_text(json.dumps(drift(document)), encoding="utf-8")
+    nights = history(document, folder / "nights", LARGEST["nights"])
+    arguments = ["build", "--evidence", folder, "--drift", folder / "drift.json", "--history", nights]
+    command = [sys.executable, "-c", MEASURED, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return Built(**json.loads(done.stderr))
