@@ -49,6 +49,7 @@ class Recorder:
         with self._or_stop():
             if getattr(report, "control", None):
                 self.run.controls.append(report.control)
+                self.run.store_controls()
             elif record:
                 self.run.add(record, worker_of(report))
             elif report.failed:
@@ -66,7 +67,7 @@ class Recorder:
             with self._kept():
                 self.pages = self.run.finish(interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         with self._kept():
-            self.run.finish_controls()
+            self.run.store_controls()
         if self.lost:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         if self.run.records and not self.run.measured_anything():

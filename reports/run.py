@@ -181,7 +181,7 @@ class ClaimsRun:
         ended = len(self.collected) - missing
         return f"not finished: {ended} of {len(self.collected)} claims ended" if missing and self.begun else ""
 
-    def finish_controls(self) -> None:
+    def store_controls(self) -> None:
         """Store what the planted faults did, if any were planted."""
         if self.controls:
             self.evidence.write_controls({"schema": SCHEMA, "run": self._facts(), "controls": self.controls})

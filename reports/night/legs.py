@@ -19,6 +19,11 @@ _TESTS = {
     130: "interrupted",
     137: "killed",
 }
+# What a leg may run besides: what pytest's exit codes mean there, where it is something else.
+_LATER: dict[str, dict[int, str]] = {
+    "benchmarks": {},
+    "controls": {1: "a planted fault was not noticed"},
+}
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -30,6 +35,7 @@ class Leg:
     tests: int | None = None
     compare: int | None = None
     benchmarks: int | None = None
+    controls: int | None = None
     seconds: int | None = None
     problem: str = ""
 
@@ -46,11 +52,11 @@ def read_leg(folder: Path, name: str) -> Leg:
         return Leg(name, problem=f"leg.json: {failed}")
     if not isinstance(raw, dict):
         return Leg(name, problem="leg.json is not an object")
-    tests, compare, benchmarks = (_code(raw.get(key)) for key in ("tests", "compare", "benchmarks"))
-    return Leg(name, tests, compare, benchmarks, _code(raw.get("seconds")), _problem(tests, compare, benchmarks))
+    codes = {step: _code(raw.get(step)) for step in ("tests", "compare", *_LATER)}
+    return Leg(name, **codes, seconds=_code(raw.get("seconds")), problem=_problem(**codes))
 
 
-def _problem(tests: int | None, compare: int | None, benchmarks: int | None) -> str:
+def _problem(tests: int | None, compare: int | None, **later: int | None) -> str:
     """What is wrong with a leg by its exit codes. A comparison that ends with 1 has findings, which are rows."""
     if tests is None:
         return "started and never ended: killed"
@@ -60,7 +66,12 @@ def _problem(tests: int | None, compare: int | None, benchmarks: int | None) -> 
         return "was not compared with its baseline"
     if compare > 1:
         return f"could not be compared with its baseline (exit code {compare})"
-    return f"benchmarks: {_TESTS.get(benchmarks, f'exit code {benchmarks}')}" if benchmarks else ""
+    failed = [
+        f"{step}: {_LATER[step].get(code) or _TESTS.get(code, f'exit code {code}')}"
+        for step, code in later.items()
+        if code
+    ]
+    return "; ".join(failed)
 
 
 def _code(raw: object) -> int | None:

@@ -151,6 +151,16 @@ def test_a_run_stopped_at_its_limit_is_red_and_the_night_goes_on(night: Path) ->
     assert "stopped at its time limit" in summary_of(night)
 
 
+def test_the_sibling_is_run_under_its_planted_faults_and_the_page_shows_them(tmp_path: Path) -> None:
+    done = nightly(tmp_path, "measure", "sibling")
+    leg = json.loads((tmp_path / "night" / "legs" / "sibling" / "leg.json").read_text(encoding="utf-8"))
+    assert (leg["tests"], leg["controls"]) == (0, 0), done.stdout + done.stderr
+    nightly(tmp_path, "conclude", NIGHTLY_MODELS="sibling")
+    controls = json.loads((tmp_path / "night" / "merged" / "controls.json").read_text(encoding="utf-8"))["controls"]
+    assert all(row["seen"] for row in controls if row["control"])
+    assert "Can every claim fail?" in (tmp_path / "night" / "page" / "report.html").read_text(encoding="utf-8")
+
+
 def test_without_a_baseline_the_night_is_not_green_and_opens_nothing(night: Path) -> None:
     shutil.rmtree(night / "baseline")
     assert nightly(night, "compare", "shape").returncode == 1

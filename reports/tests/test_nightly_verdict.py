@@ -76,6 +76,9 @@ def test_each_trouble_of_a_night_is_red_and_named(changes: dict[str, Any], why: 
         ({"compare": None}, "was not compared"),
         ({"compare": 2}, "could not be compared"),
         ({"benchmarks": 5}, "nothing was measured"),
+        ({"controls": 0}, ""),
+        ({"controls": 1}, "a planted fault was not noticed"),
+        ({"controls": 124, "benchmarks": 5}, "controls: stopped at its time limit"),
     ],
 )
 def test_a_leg_says_how_it_ended(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
