@@ -6,7 +6,7 @@ them: the original numbers are never written to, so putting them back is exact b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lib.parallel import map_on_cores
+from lib.quantization.absmax import NotFiniteError
 from lib.quantization.errors import pieces
 from lib.quantization.schemes import Scheme
 from lib.weight_stats import projection_weights
@@ -54,24 +55,20 @@ class WeightSwap:
                 parameters[f"{name}.weight"].data = original
 
     def _rebuild(self, scheme: Scheme) -> None:
-        refuse_non_finite(self._originals)
         for name, original in self._originals.items():
             if name not in self._buffers:
                 self._buffers[name] = torch.empty_like(original, memory_format=torch.contiguous_format)
-        pairs = [(original, self._buffers[name]) for name, original in self._originals.items()]
-        map_on_cores(partial(_reconstruct_into, scheme), pairs)
+        map_on_cores(partial(self._rebuild_one, scheme), self._originals)
+
+    def _rebuild_one(self, scheme: Scheme, name: str) -> None:
+        try:
+            _reconstruct_into(scheme, self._originals[name], self._buffers[name])
+        except NotFiniteError:  # every scheme looks for the largest magnitude, or the range, and cannot miss it
+            raise NotFinite(f"{name}: a weight is not finite, so no scale fits it") from None
 
 
-def refuse_non_finite(weights: Mapping[str, Tensor]) -> None:
-    """Raise NotFinite for the first matrix with a NaN or an infinity; a sum is finite only if every term is."""
-    for name, matrix in weights.items():
-        if not torch.isfinite(matrix.sum()) and not torch.isfinite(matrix).all():
-            raise NotFinite(f"{name}: a weight is not finite, so no scale fits it")
-
-
-def _reconstruct_into(scheme: Scheme, pair: tuple[Tensor, Tensor]) -> None:
+def _reconstruct_into(scheme: Scheme, weights: Tensor, out: Tensor) -> None:
     """Write a scheme's reconstruction of a matrix (rows, columns) to a buffer of its shape, piece by piece."""
-    weights, out = pair
     if isinstance(scheme.group, int) and weights.shape[1] % scheme.group:
         out.copy_(scheme.reconstruct(weights))  # the last group of each row is padded: pieces are not the matrix
         return

@@ -71,10 +71,13 @@ def test_no_scheme_is_the_model_itself(tiny: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_weights_that_are_not_finite_are_refused_by_name(tiny: nn.Module, bad: float) -> None:
+@pytest.mark.parametrize("slug", SCHEMES)
+def test_weights_that_are_not_finite_are_refused_by_name(tiny: nn.Module, bad: float, slug: str) -> None:
     tiny.model.layers[1].mlp.up_proj.weight.data[3, 4] = bad
-    with pytest.raises(NotFinite, match=r"layers\.1\.mlp\.up_proj"), WeightSwap(tiny).quantized(SCHEMES["int8-row"]):
+    where = places(tiny)
+    with pytest.raises(NotFinite, match=r"layers\.1\.mlp\.up_proj"), WeightSwap(tiny).quantized(SCHEMES[slug]):
         pass
+    assert places(tiny) == where
 
 
 def test_opposite_infinities_are_refused_too(tiny: nn.Module) -> None:
