@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lib.parallel import map_on_cores
 from lib.quantization.absmax import NotFiniteError
-from lib.quantization.errors import pieces
+from lib.quantization.errors import rebuild
 from lib.quantization.schemes import Scheme
 from lib.weight_stats import projection_weights
 
@@ -27,13 +27,15 @@ class NotFinite(ValueError):
 class WeightSwap:
     """Quantizes the projections of one model in place of the originals, one scheme after the other.
 
-    Holds one fp32 buffer per projection (1.43 GB for the chapter's architecture) from the first scheme on.
+    Holds one fp32 buffer per projection (1.43 GB for the chapter's architecture) from the first scheme on. errors: of
+    every scheme so far, what it left in each matrix (lib/quantization/errors.py).
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self._originals = projection_weights(model)
         self._buffers: dict[str, Tensor] = {}
+        self.errors: dict[Scheme, dict[str, float]] = {}
 
     @contextmanager
     def quantized(self, scheme: Scheme | None) -> Iterator[nn.Module]:
@@ -58,22 +60,11 @@ class WeightSwap:
         for name, original in self._originals.items():
             if name not in self._buffers:
                 self._buffers[name] = torch.empty_like(original, memory_format=torch.contiguous_format)
-        map_on_cores(partial(self._rebuild_one, scheme), self._originals)
+        errors = map_on_cores(partial(self._rebuild_one, scheme), self._originals)
+        self.errors[scheme] = dict(zip(self._originals, errors, strict=True))
 
-    def _rebuild_one(self, scheme: Scheme, name: str) -> None:
+    def _rebuild_one(self, scheme: Scheme, name: str) -> float:
         try:
-            _reconstruct_into(scheme, self._originals[name], self._buffers[name])
+            return rebuild(scheme, self._originals[name], self._buffers[name])
         except NotFiniteError:  # every scheme looks for the largest magnitude, or the range, and cannot miss it
             raise NotFinite(f"{name}: a weight is not finite, so no scale fits it") from None
-
-
-def _reconstruct_into(scheme: Scheme, weights: Tensor, out: Tensor) -> None:
-    """Write a scheme's reconstruction of a matrix (rows, columns) to a buffer of its shape, piece by piece."""
-    if isinstance(scheme.group, int) and weights.shape[1] % scheme.group:
-        out.copy_(scheme.reconstruct(weights))  # the last group of each row is padded: pieces are not the matrix
-        return
-    rows = out.view(-1, scheme.group if isinstance(scheme.group, int) else weights.shape[1])
-    start = 0
-    for groups, quantized in pieces(scheme, weights):
-        rows[start : start + len(groups)] = scheme.dequantize(quantized)
-        start += len(groups)
