@@ -10,12 +10,16 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from lib.parallel import map_on_cores
 from lib.quantization.schemes import Quantized, Scheme
+
+Known = Mapping[Scheme, Mapping[str, float]]
+"""Scheme → matrix → relative error."""
 
 # Weights worked on at a time: 1 MiB of fp32, so that the passes over one piece stay in a core's second-level cache.
 _PIECE = 2**18
@@ -57,12 +61,19 @@ class ErrorTable:
         return sum(a < b for a, b in zip(self.column(scheme, names), self.column(rival, names), strict=True))
 
 
-def error_table(schemes: Iterable[Scheme], weights: Mapping[str, Tensor]) -> ErrorTable:
-    """One pass over all matrices (rows, columns) and schemes, on every core this process uses."""
-    errors = {}
+def error_table(
+    schemes: Iterable[Scheme], weights: Mapping[str, Tensor], known: Known = MappingProxyType({})
+) -> ErrorTable:
+    """One pass over all matrices (rows, columns) for every scheme not known, on every core this process uses.
+
+    known: what `rebuild` returned for these very matrices, by scheme.
+    """
+    errors: dict[str, Mapping[str, float]] = {}
     for scheme in schemes:
-        column = map_on_cores(partial(scheme_error, scheme), weights.values())
-        errors[scheme.slug] = dict(zip(weights, column, strict=True))
+        if (column := known.get(scheme)) is None:
+            found = map_on_cores(partial(scheme_error, scheme), weights.values())
+            column = dict(zip(weights, found, strict=True))
+        errors[scheme.slug] = column
     return ErrorTable(errors)
 
 
@@ -78,6 +89,22 @@ def scheme_error(scheme: Scheme, weights: Tensor) -> float:
     lost = kept = 0.0
     for groups, quantized in pieces(scheme, weights):
         rebuilt = scheme.dequantize(quantized)
+        lost += _energy(rebuilt.sub_(groups))
+        kept += _energy(groups)
+    return math.sqrt(lost / kept) if kept else 0.0
+
+
+def rebuild(scheme: Scheme, weights: Tensor, out: Tensor) -> float:
+    """Write a scheme's reconstruction of a matrix to a buffer of its shape; the relative error, as `scheme_error`'s."""
+    if isinstance(scheme.group, int) and weights.shape[1] % scheme.group:
+        out.copy_(scheme.reconstruct(weights))  # the last group of each row is padded: pieces are not the matrix
+        return scheme_error(scheme, weights)
+    rows = out.view(-1, scheme.group if isinstance(scheme.group, int) else weights.shape[1])
+    start, lost, kept = 0, 0.0, 0.0
+    for groups, quantized in pieces(scheme, weights):
+        rebuilt = scheme.dequantize(quantized)
+        rows[start : start + len(groups)] = rebuilt
+        start += len(groups)
         lost += _energy(rebuilt.sub_(groups))
         kept += _energy(groups)
     return math.sqrt(lost / kept) if kept else 0.0

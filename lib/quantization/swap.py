@@ -6,7 +6,7 @@ them: the original numbers are never written to, so putting them back is exact b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from lib.parallel import map_on_cores
-from lib.quantization.errors import pieces
+from lib.quantization.absmax import NotFiniteError
+from lib.quantization.errors import rebuild
 from lib.quantization.schemes import Scheme
 from lib.weight_stats import projection_weights
 
@@ -26,13 +27,15 @@ class NotFinite(ValueError):
 class WeightSwap:
     """Quantizes the projections of one model in place of the originals, one scheme after the other.
 
-    Holds one fp32 buffer per projection (1.43 GB for the chapter's architecture) from the first scheme on.
+    Holds one fp32 buffer per projection (1.43 GB for the chapter's architecture) from the first scheme on. errors: of
+    every scheme so far, what it left in each matrix (lib/quantization/errors.py).
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self._originals = projection_weights(model)
         self._buffers: dict[str, Tensor] = {}
+        self.errors: dict[Scheme, dict[str, float]] = {}
 
     @contextmanager
     def quantized(self, scheme: Scheme | None) -> Iterator[nn.Module]:
@@ -54,29 +57,14 @@ class WeightSwap:
                 parameters[f"{name}.weight"].data = original
 
     def _rebuild(self, scheme: Scheme) -> None:
-        refuse_non_finite(self._originals)
         for name, original in self._originals.items():
             if name not in self._buffers:
                 self._buffers[name] = torch.empty_like(original, memory_format=torch.contiguous_format)
-        pairs = [(original, self._buffers[name]) for name, original in self._originals.items()]
-        map_on_cores(partial(_reconstruct_into, scheme), pairs)
+        errors = map_on_cores(partial(self._rebuild_one, scheme), self._originals)
+        self.errors[scheme] = dict(zip(self._originals, errors, strict=True))
 
-
-def refuse_non_finite(weights: Mapping[str, Tensor]) -> None:
-    """Raise NotFinite for the first matrix with a NaN or an infinity; a sum is finite only if every term is."""
-    for name, matrix in weights.items():
-        if not torch.isfinite(matrix.sum()) and not torch.isfinite(matrix).all():
-            raise NotFinite(f"{name}: a weight is not finite, so no scale fits it")
-
-
-def _reconstruct_into(scheme: Scheme, pair: tuple[Tensor, Tensor]) -> None:
-    """Write a scheme's reconstruction of a matrix (rows, columns) to a buffer of its shape, piece by piece."""
-    weights, out = pair
-    if isinstance(scheme.group, int) and weights.shape[1] % scheme.group:
-        out.copy_(scheme.reconstruct(weights))  # the last group of each row is padded: pieces are not the matrix
-        return
-    rows = out.view(-1, scheme.group if isinstance(scheme.group, int) else weights.shape[1])
-    start = 0
-    for groups, quantized in pieces(scheme, weights):
-        rows[start : start + len(groups)] = scheme.dequantize(quantized)
-        start += len(groups)
+    def _rebuild_one(self, scheme: Scheme, name: str) -> float:
+        try:
+            return rebuild(scheme, self._originals[name], self._buffers[name])
+        except NotFiniteError:  # every scheme looks for the largest magnitude, or the range, and cannot miss it
+            raise NotFinite(f"{name}: a weight is not finite, so no scale fits it") from None

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from lib.quantization.errors import error_table
 from lib.quantization.schemes import SCHEMES, Scheme
 from lib.quantization.swap import NotFinite, WeightSwap
 from lib.weight_stats import projection_weights
@@ -70,11 +71,32 @@ def test_no_scheme_is_the_model_itself(tiny: nn.Module) -> None:
         assert places(tiny) == where
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_weights_that_are_not_finite_are_refused_by_name(tiny: nn.Module, bad: float) -> None:
-    tiny.model.layers[1].mlp.up_proj.weight.data[3, 4] = bad
-    with pytest.raises(NotFinite, match=r"layers\.1\.mlp\.up_proj"), WeightSwap(tiny).quantized(SCHEMES["int8-row"]):
+@pytest.mark.parametrize("slug", SCHEMES)
+def test_errors_are_those_of_the_error_table_to_the_last_bit(tiny: nn.Module, slug: str) -> None:
+    scheme, swap, weights = SCHEMES[slug], WeightSwap(tiny), projection_weights(tiny)
+    with swap.quantized(scheme):
         pass
+    assert swap.errors == {scheme: error_table([scheme], weights).errors[slug]}
+    assert error_table([scheme], {}, swap.errors).errors[slug] is swap.errors[scheme]
+
+
+def test_errors_of_another_scheme_are_others(tiny: nn.Module) -> None:
+    """The wrong variant: two schemes that differ in their groups alone."""
+    swap = WeightSwap(tiny)
+    for slug in ("int4-row", "int4-tensor"):
+        with swap.quantized(SCHEMES[slug]):
+            pass
+    assert swap.errors[SCHEMES["int4-row"]] != swap.errors[SCHEMES["int4-tensor"]]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("slug", SCHEMES)
+def test_weights_that_are_not_finite_are_refused_by_name(tiny: nn.Module, bad: float, slug: str) -> None:
+    tiny.model.layers[1].mlp.up_proj.weight.data[3, 4] = bad
+    where = places(tiny)
+    with pytest.raises(NotFinite, match=r"layers\.1\.mlp\.up_proj"), WeightSwap(tiny).quantized(SCHEMES[slug]):
+        pass
+    assert places(tiny) == where
 
 
 def test_opposite_infinities_are_refused_too(tiny: nn.Module) -> None:
