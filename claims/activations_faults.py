@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-from transformers import PreTrainedModel
-
-from fixtures.residual_stream import Streams
-from fixtures.techniques import REFERENCE, STREAM, TENSOR, TOKEN, Runs
-from lib.activation_outliers import LevelUse, layer_peak
-from lib.activations import residual_stream
-from lib.clusters import cluster_mean
-from lib.intervals import Estimate
-from lib.quantization.outlier_dependence import Dependence
+from fixtures.techniques import REFERENCE, STREAM, TENSOR, TOKEN
+from lib.activation_outliers import layer_peak
 from reports.plants import Real, mistaken
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+    from fixtures.residual_stream import Streams
+    from fixtures.techniques import Runs
+    from lib.activation_outliers import LevelUse
+    from lib.intervals import Estimate
+    from lib.quantization.outlier_dependence import Dependence
 
 STREAMS, RUNS = "fixtures.residual_stream.Streams", "fixtures.techniques.Runs"
 TABLES, DEPENDENCE = "claims.technique_tables", "lib.quantization.outlier_dependence.Dependence"
@@ -32,7 +34,7 @@ def without_first_token(real: property) -> property:
 
 def what_blocks_add(real: property) -> property:
     """What every block adds to the prose's stream, in place of the stream."""
-    return _of_prose(real, lambda stream: stream.diff(dim=0, prepend=torch.zeros_like(stream[:1])))
+    return _of_prose(real, lambda stream: stream.diff(dim=0, prepend=stream.new_zeros(1, *stream.shape[1:])))
 
 
 def up_to_layer_16(real: property) -> property:
@@ -52,6 +54,8 @@ def largest_at_every_position(real: Real) -> Real:
 
 def with_trained_weights(_real: Real) -> Real:
     """The model itself in place of the one with random weights."""
+
+    from lib.activations import residual_stream
 
     def wrong(model: PreTrainedModel, ids: Tensor) -> float:
         peaks = [layer_peak(h) for h in residual_stream(model, ids)[:, 0]]
@@ -107,6 +111,8 @@ def nothing_left_out(real: Real) -> Real:
 
 def whole_loss(_real: Real) -> Real:
     """The loss of a run, not what it is above another's."""
+
+    from lib.clusters import cluster_mean
 
     def wrong(runs: Runs, name: str, beyond: str = REFERENCE) -> Estimate:
         return cluster_mean(runs.scores[name].loss.tolist())

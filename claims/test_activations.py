@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
-
-import torch
-from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from claims import activations_faults as faults
 from claims.activations_faults import DEPENDENCE, RUNS, STREAMS, TABLES
 from claims.technique_tables import lost_by_layer, measure_rounding, measure_techniques, show_rounding, show_techniques
-from fixtures.loading import ModelInfo
-from fixtures.residual_stream import PROSE, Streams
-from fixtures.techniques import Runs, Texts
+from fixtures.residual_stream import PROSE
 from lib.activation_outliers import (
     CARRIER_SHARE,
     CHAPTER_EDGES,
@@ -37,15 +32,20 @@ from lib.activation_outliers import (
     without_positions,
     without_top_dimensions,
 )
-from lib.activations import linear_inputs, random_residual_stream, residual_stream
-from lib.decoding import random_tokens
-from lib.intervals import Estimate, Number
-from lib.proportions import wilson_interval
 from lib.quantization.absmax import largest_code, printed_formula, reachable_codes
-from lib.quantization.outlier_dependence import Dependence
 from reports.claim import Claim, claim
 from reports.controls import control, misprint
 from reports.plants import reads, result, shifted
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from fixtures.loading import ModelInfo
+    from fixtures.residual_stream import Streams
+    from fixtures.techniques import Runs, Texts
+    from lib.intervals import Estimate, Number
+    from lib.quantization.outlier_dependence import Dependence
 
 BITS = 8
 FIRST_TOKENS, SWEEP_BATCH = 1024, 256  # single-token sequences, so many at a time
@@ -126,7 +126,7 @@ def test_systematic(
     claim.measured("first_tokens_that_carry_it", share_of(firsts >= CARRIER_SHARE * peaks[PROSE].peak))
     claim.measured("value_over_median_prompt", over_median({name: p.peak for name, p in peaks.items()}))
     claim.measured("value_by_prompt", {name: p.peak for name, p in peaks.items()})
-    claim.measured("value_by_first_token_low_median_high", firsts.quantile(torch.tensor([0.0, 0.5, 1.0])).tolist())
+    claim.measured("value_by_first_token_low_median_high", [float(firsts.quantile(q)) for q in (0, 0.5, 1)])
     claim.protocol(first_tokens=FIRST_TOKENS, seed=0, random_weights_seed=0)
     claim.condition("for the dimension and for its being there, not for its size, which the first token sets")
 
@@ -259,6 +259,8 @@ def positions_by_prompt(streams: Streams, dimension: int) -> dict[str, int]:
 def layer_20_with_layer_4_erased(model: PreTrainedModel, streams: Streams, dimension: int) -> float:
     """The dimension's largest magnitude at layer 20 if it is set to zero, at every position, after layer 4."""
 
+    from lib.activations import residual_stream
+
     def erase(h: Tensor) -> Tensor:
         h[..., dimension] = 0
         return h
@@ -270,19 +272,28 @@ def layer_20_with_layer_4_erased(model: PreTrainedModel, streams: Streams, dimen
 
 def random_peak_ratio(model: PreTrainedModel, ids: Tensor) -> float:
     """The largest magnitude over the median one, in the layer where that is most, with random weights."""
+    from lib.activations import random_residual_stream
+
     peaks = [layer_peak(h) for h in random_residual_stream(model.config, ids)[:, 0]]
     return max(p.peak / p.median_magnitude for p in peaks)
 
 
 def values_of_first_tokens(model: PreTrainedModel, vocab: int, depth: int, dimension: int) -> Tensor:
     """The dimension's magnitude at the first position, for random tokens there. No later token can change it."""
+    import torch
+
+    from lib.activations import residual_stream
+    from lib.decoding import random_tokens
+
     ids = random_tokens(FIRST_TOKENS, min(vocab, model.config.vocab_size)).view(-1, 1)
-    batches = [residual_stream(model, part, last_block=depth)[-1, :, 0] for part in torch.split(ids, SWEEP_BATCH)]
+    batches = [residual_stream(model, part, last_block=depth)[-1, :, 0] for part in ids.split(SWEEP_BATCH)]
     return torch.cat(batches)[:, dimension].abs()
 
 
 def share_of(mask: Tensor) -> Estimate:
     """The share of true entries with its 95 % Wilson interval."""
+    from lib.proportions import wilson_interval
+
     return wilson_interval(int(mask.sum()), mask.numel())
 
 
@@ -305,6 +316,8 @@ def by_tokens(h: Tensor, measure: Callable[[Tensor], float]) -> dict[str, float]
 
 def one_level_shares(model: PreTrainedModel, streams: Streams) -> dict[str, float]:
     """Share of dimensions on one level, one scale per tensor: layer 16, and what the next layer's products read."""
+    from lib.activations import linear_inputs
+
     in_stream = by_tokens(streams.layer(16), lambda t: level_use(t).one_level_share)
     shares = {f"residual stream, {tokens}": share for tokens, share in in_stream.items()}
     prefix = f"layers.{streams.depth(16) + 1}."

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from claims import quality_faults as faults
 from claims.quality_faults import ANSWERED, CONTRASTS, QUALITY, READINGS, ROW
-from claims.quality_tables import agreement_table, chapter_table, corpora_table, nf4_gain_table
 from claims.weights_faults import with_embedding
 from fixtures.quality import CHAPTER_ROWS, REFERENCE
 from fixtures.quality_workload import BOOK, LARGE, MAIN, NO_PENALTY, SHORT, default_penalty
@@ -63,6 +62,8 @@ def record_perplexity(claim: Claim, quality: Quality, scheme: str) -> None:
 @misprint("measures", "4")
 def test_quality_table(claim: Claim, quality: Quality) -> None:
     """Every row of the chapter's table, three measures each, with intervals, on every text."""
+    from claims.quality_tables import agreement_table, chapter_table, corpora_table
+
     claim.measured("perplexity_tokens", quality.texts[MAIN][:, 1:].numel())
     claim.measured("questions", len(quality.table.quizzes[SHORT].questions))
     claim.measured("agreement_tokens", quality.own_tokens)
@@ -165,6 +166,7 @@ def test_int4_tensor_destroys(claim: Claim, quality: Quality) -> None:
 @misprint("group", "64")
 def test_granularity_is_all(claim: Claim, quality: Quality, projections: Weights) -> None:
     """The four rows in order on every text; then block and levels of the last step apart, at equal blocks and bits."""
+    from claims.quality_tables import nf4_gain_table
     from lib.quantization.schemes import SCHEMES
 
     for name, scheme in {"tensor": LADDER[0], "row": LADDER[1], "group_128": LADDER[2]}.items():

@@ -6,16 +6,21 @@ Two published notions that are easily mixed up: an *outlier feature* (LLM.int8()
 that is large (6 or more) at many positions, at least 6 % of them, and in at least a quarter of the layers; a *massive
 activation* (Sun et al., 2024) is a single entry, 100 or more in magnitude and at least 1,000 times the median entry,
 found at very few positions.
+
+No torch at import time: tensors bring their own methods.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from lib.quantization.absmax import printed_formula
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # The bins of the chapter's histogram: 0 to 1, octaves up to 1024, and a last bin of two octaves.
 CHAPTER_EDGES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
@@ -95,7 +100,7 @@ def dimension_at_quantile(h: Tensor, quantile: float) -> int:
 def carriers(h: Tensor, dimension: int, share: float = CARRIER_SHARE) -> list[int]:
     """The positions of h (T, D) whose magnitude in this dimension is at least ``share`` of the largest one's."""
     column = h[:, dimension].abs()
-    return torch.nonzero(column >= share * column.max())[:, 0].tolist()
+    return (column >= share * column.max()).nonzero()[:, 0].tolist()
 
 
 def octave_edges(top: float) -> tuple[int, ...]:
@@ -108,11 +113,13 @@ def octave_edges(top: float) -> tuple[int, ...]:
 
 def octave_histogram(values: Tensor, edges: Sequence[int] = CHAPTER_EDGES) -> list[int]:
     """How many values fall in each bin [edge, next edge). Raises ValueError if one falls outside every bin."""
+    import torch
+
     inside = (values >= edges[0]) & (values < edges[-1])
     if not bool(inside.all()):
         raise ValueError(f"{int((~inside).sum())} values lie outside [{edges[0]}, {edges[-1]})")
     bins = torch.bucketize(values.double(), torch.tensor(edges, dtype=torch.float64), right=True) - 1
-    return torch.bincount(bins, minlength=len(edges) - 1).tolist()
+    return bins.bincount(minlength=len(edges) - 1).tolist()
 
 
 def empty_bins_from(counts: Sequence[int], edges: Sequence[int], start: int) -> int:
@@ -129,7 +136,7 @@ def empty_octaves_below_top(values: Tensor) -> int:
 
 def distinct_levels(codes: Tensor) -> int:
     """How many different codes occur."""
-    return len(torch.unique(codes))
+    return len(codes.unique())
 
 
 def levels_per_dimension(codes: Tensor) -> Tensor:
@@ -140,7 +147,7 @@ def levels_per_dimension(codes: Tensor) -> Tensor:
 
 def entropy_bits(codes: Tensor) -> float:
     """Shannon entropy of the codes' distribution in bits: what the allocated bits really carry."""
-    _, counts = torch.unique(codes, return_counts=True)
+    _, counts = codes.unique(return_counts=True)
     shares = counts.double() / counts.sum()
     return float(-(shares * shares.log2()).sum()) + 0.0  # + 0.0: a single code gives 0, not -0
 
@@ -171,7 +178,7 @@ def without_top_dimensions(h: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def without_positions(h: Tensor, positions: Iterable[int]) -> Tensor:
     """h (T, D) without the rows at these positions."""
-    mask = torch.ones(len(h), dtype=torch.bool)
+    mask = h.new_ones(len(h)).bool()
     mask[list(positions)] = False
     return h[mask]
 
@@ -188,7 +195,7 @@ def levels_of_dimension(h: Tensor, dimension: int, without_top: int = 0) -> int:
     ValueError if the dimension is among them.
     """
     rest, kept = without_top_dimensions(h, without_top)
-    place = torch.nonzero(kept == dimension)
+    place = (kept == dimension).nonzero()
     if len(place) == 0:
         raise ValueError(f"dimension {dimension} is one of the top {without_top}, or not in the tensor")
     return int(levels_per_dimension(printed_formula(rest, bits=8)[0])[int(place[0, 0])])
@@ -200,7 +207,7 @@ def outlier_features(stream: Tensor) -> list[int]:
     positions = large.double().mean(dim=(0, 1))  # over all positions of all layers
     layers = large.any(dim=1).double().mean(dim=0)
     wide = (positions >= OUTLIER_FEATURE_POSITIONS) & (layers >= OUTLIER_FEATURE_LAYERS)
-    return torch.nonzero(wide)[:, 0].tolist()
+    return wide.nonzero()[:, 0].tolist()
 
 
 def position_share(stream: Tensor, dimension: int) -> float:

@@ -4,15 +4,18 @@ A *group* is a row of a matrix of shape (N, g): all weights that share a scale. 
 same thing with the scales' first dimension equal to 1. Codes are signed integers in [-qmax, qmax] with
 qmax = 2^(bits-1) - 1, so one of the 2^bits codes is never produced (unless the scale is a subnormal number, whose
 rounding error has no relative bound: below 1e-37 in fp32).
+
+No torch at import time: tensors bring their own methods, and plain arithmetic starts at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class NotFiniteError(ValueError):
@@ -39,7 +42,7 @@ def printed_formula(weights: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     """
     qmax = largest_code(bits)
     scale = weights.abs().max() / qmax
-    return torch.round(weights / scale).clamp(-qmax - 1, qmax), scale
+    return (weights / scale).round().clamp(-qmax - 1, qmax), scale
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def printed_range(tensors: Iterable[Tensor], bits: int) -> CodeRange:
 def reconstructs(weights: Tensor, bits: int) -> bool:
     """Whether the printed formula gives numbers at all for these weights."""
     codes, scale = printed_formula(weights, bits)
-    return bool(torch.isfinite(codes * scale).all())
+    return bool((codes * scale).isfinite().all())
 
 
 def absmax(groups: Tensor, shared: bool = False) -> Tensor:
@@ -71,14 +74,14 @@ def absmax(groups: Tensor, shared: bool = False) -> Tensor:
     """
     sizes = groups.abs()
     largest = sizes.max().reshape(1, 1) if shared else sizes.amax(1, keepdim=True)
-    if not bool(torch.isfinite(largest).all()):
+    if not bool(largest.isfinite().all()):
         raise NotFiniteError("weights contain infinities or NaN; absmax has no scale for them")
     return largest
 
 
 def divisor(scales: Tensor) -> Tensor:
     """The scales, with 1 in place of 0: a group of zeros then encodes and decodes as zeros, where 0/0 would be NaN."""
-    return torch.where(scales > 0, scales, torch.ones_like(scales))
+    return scales.where(scales > 0, 1)
 
 
 def encode(groups: Tensor, scales: Tensor, bits: int) -> Tensor:
@@ -86,10 +89,12 @@ def encode(groups: Tensor, scales: Tensor, bits: int) -> Tensor:
 
     The clamp matters only where a scale was rounded down when it was stored; with exact scales it never acts.
     """
+    import torch
+
     qmax = largest_code(bits)
     return (groups / divisor(scales)).round_().clamp_(-qmax, qmax).to(torch.int8)
 
 
 def decode(codes: Tensor, scales: Tensor) -> Tensor:
     """Weights (fp32) that the codes stand for: code times scale."""
-    return codes.to(torch.float32).mul_(scales)
+    return codes.float().mul_(scales)
