@@ -49,7 +49,7 @@ def claims(ratio: float = RATIO, **changes: Raw) -> dict[str, Raw]:
 
 def evidence(folder: Path, rows: Mapping[str, Raw], day: int = 1, machine: str = MACHINE, **run: Any) -> Path:
     """A finished run; day 1 is the last of November, later ones follow."""
-    started = f"2026-12-{day:02d}T03:14:15+00:00"
+    started = f"2025-12-{day:02d}T03:14:15+00:00"
     facts = RUN | {"started": started, "machine": {"class": machine}, "collected": sorted(rows), "interrupted": False}
     document = {"schema": 1, "run": facts | run, "model": dict(MODEL), "counts": {}, "claims": dict(rows)}
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def repeats(folder: Path, num: int = 20, seed: int = 0) -> list[Path]:
         rate = float(29 * np.exp(0.03 * rng.standard_normal()))
         row = timed(ratio)
         row["protocol"] = row["protocol"] | {"read_gb_per_s": rate}
-        started = {"started": f"2026-11-30T03:{number:02d}:00+00:00"}
+        started = {"started": f"2025-11-30T03:{number:02d}:00+00:00"}
         folders.append(evidence(folder / str(number), claims() | claims(**{"two-phases.timed": row}), **started))
     return folders
 
