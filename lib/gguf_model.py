@@ -30,22 +30,35 @@ class UnknownArchitecture(ValueError):
     """A GGUF of an architecture whose tensors cannot be named here."""
 
 
+class _WithinFile(gguf.GGUFReader):
+    """The package's reader, refusing to read past the end: its own would step through 2**61 absent elements."""
+
+    def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> NDArray[Any]:
+        if offset + int(count) * np.dtype(dtype).itemsize > len(self.data):
+            raise ValueError("it says more than it holds")
+        return np.asarray(super()._get(offset, dtype, count, override_order))
+
+
 class GgufFile:
     """An opened GGUF whose every tensor lies inside the file. Raises DamagedGguf."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._reader = gguf.GGUFReader(path)
+            self._reader = _WithinFile(path)
             self.architecture = str(self._reader.fields["general.architecture"].contents())
+            layers = self.num_layers()
         except Exception as error:  # the reader raises whatever its parsing runs into: all mean the same to a user
             raise DamagedGguf(f"{path.name}: not a whole GGUF file ({_first_line(error)})") from None
         self.tensors = {t.name: t for t in self._reader.tensors}
         self._check_extents()
+        if not 0 <= layers <= len(self.tensors):  # layers are made one by one before a tensor is looked for
+            raise DamagedGguf(f"{path.name}: {layers:,} blocks, and {len(self.tensors):,} tensors")
 
     def num_layers(self) -> int:
-        """The number of transformer blocks that the header states."""
-        return int(self._reader.fields[f"{self.architecture}.block_count"].contents())
+        """The number of transformer blocks that the header states, 0 where it states none."""
+        found = self._reader.fields.get(f"{self.architecture}.block_count")
+        return 0 if found is None else int(found.contents())
 
     def bits_per_weight(self) -> float:
         """Bits of storage per weight from the tensors' own types (scales included), not from the file's name."""

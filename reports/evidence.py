@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from reports.atomic import PART, write_text
+from reports.names import is_safe_id, record_in
 
 PLAN, SUMMARY, LOCK = "collected.json", "summary.json", ".lock"
 # Beside records and plan: what a run writes, and what `build` adds. The summary goes first when they are removed, so
@@ -19,7 +19,6 @@ PLAN, SUMMARY, LOCK = "collected.json", "summary.json", ".lock"
 _OF_A_RUN = (
     SUMMARY, "report.html", "report.md", "summary.md", "claims.json", "junit.xml", "badge.svg", "drift.json"
 )  # fmt: skip
-_SAFE_ID = re.compile(r"[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)+")  # 1.6 may stand in it, two dots in a row not
 
 
 class EvidenceInUse(RuntimeError):
@@ -32,11 +31,6 @@ class EvidenceLost(RuntimeError):
 
 class EvidenceError(ValueError):
     """A record cannot be stored or read; the message names the file."""
-
-
-def is_safe_id(name: str) -> bool:
-    """Whether a claim id can be a file name: no path, no upper case."""
-    return _SAFE_ID.fullmatch(name) is not None
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -89,7 +83,7 @@ class EvidenceFolder:
 
     def has_record(self, claim_id: str) -> bool:
         """Whether a claim's record lies in the folder."""
-        return self._record(claim_id).is_file()
+        return is_safe_id(claim_id) and self._record(claim_id).is_file()
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Store one claim's record. Raises EvidenceLost where it cannot be."""
@@ -129,7 +123,7 @@ class EvidenceFolder:
                 stale.unlink(missing_ok=True)
 
     def _record(self, claim_id: str) -> Path:
-        return self.folder / "records" / f"{claim_id}.json"
+        return record_in(self.folder / "records", claim_id)
 
     @contextmanager
     def _storing(self, what: str) -> Iterator[None]:

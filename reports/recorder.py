@@ -29,11 +29,13 @@ class Recorder:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if session.items:  # under xdist the controller has none: its workers tell it
-            self.run.collect(item.nodeid for item in session.items)
+            with self._kept():
+                self.run.collect(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        self.run.collect(ids, node.gateway.id)
+        with self._kept():
+            self.run.collect(ids, node.gateway.id)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

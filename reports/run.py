@@ -98,6 +98,8 @@ class ClaimsRun:
         found = frozenset(i for i in map(self._statement_id, nodeids) if i is not None)
         self.collections[worker] = found
         self.collected = sorted(found.union(self.collected))
+        if self.collected and not self.begun:  # should it die before its first claim: what is there is another's
+            self._write_plan()
 
     def start(self, nodeid: str) -> None:
         """A test starts; with the first claim the records of the run before have had their day."""
@@ -198,8 +200,11 @@ class ClaimsRun:
 
     def _take_folder(self) -> None:
         self.evidence.clear()
-        self.evidence.write_plan({"schema": SCHEMA, "run": self._facts(), "collected": self.collected})
+        self._write_plan()
         self._has_folder = True
+
+    def _write_plan(self) -> None:
+        self.evidence.write_plan({"schema": SCHEMA, "run": self._facts(), "collected": self.collected})
 
     def _store_again(self) -> None:
         """The folder has vanished under the run: make it anew, from what the run still knows."""

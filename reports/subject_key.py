@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from reports.names import is_device
+
 NO_MODEL, UNKNOWN_MACHINE = "no-model", "unknown"
 USUAL_DTYPE = "float32"
 _LONGEST = 100  # characters of either half: together a folder name on every system
@@ -45,4 +47,7 @@ def machine_class(machine: object) -> str | None:
 def _plain(name: str) -> str:
     """The name itself if it is tame; else what is tame of it and a digest, so that two of them stay two."""
     tame = _FOREIGN.sub("-", name.lower()).strip(".-")[:_LONGEST]
-    return tame if tame == name else f"{tame}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
+    if tame == name and not is_device(name):
+        return tame
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{'_' * is_device(tame)}{tame}-{digest}".lstrip("-")

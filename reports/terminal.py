@@ -11,6 +11,7 @@ from reports.render.model import STANDINGS, Claim
 from reports.render.page_model import Page
 from reports.render.reading import page as read_page
 from reports.render.words import Words
+from reports.screen import inert
 
 Markup = dict[str, bool]
 Line = tuple[str, Markup]
@@ -43,7 +44,7 @@ def summary_lines(summary: Mapping[str, object], width: int | None) -> list[Line
         *_not_measured(page),
         *_pending(page, w),
     ]
-    return [(_cut(line, width), dict(markup)) for line, markup in lines]
+    return [(inert(_cut(line, width)), dict(markup)) for line, markup in lines]
 
 
 def control_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:

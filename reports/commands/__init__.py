@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from reports.screen import inert
+
 OK, FINDINGS, USAGE = 0, 1, 2  # exit codes: nothing to report, something to look at, wrong use or input
 
 Commands = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
@@ -12,7 +14,7 @@ Commands = argparse._SubParsersAction  # argparse has no public name for what ad
 
 def say(line: str) -> None:
     """One line to standard output."""
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(inert(line) + "\n")
 
 
 def refuse(failed: Exception) -> int:

@@ -31,6 +31,7 @@ def run(given: argparse.Namespace) -> int:
     from reports.drift.accept import accept, sound_parts
     from reports.drift.baseline import read_baselines
     from reports.drift.files import Refused, pretty
+    from reports.names import inside
 
     try:
         parts = sound_parts(given.evidence, given.allow_dirty)
@@ -38,7 +39,7 @@ def run(given: argparse.Namespace) -> int:
         subjects = {subject for part in parts for subject in part.subjects}
         old = next((known[s].raw for s in sorted(subjects) if s in known), None)
         accepted = accept(parts, old, given.claim, given.prune)
-        path = given.baseline / f"{accepted.subject}.json"
+        path = inside(given.baseline, f"{accepted.subject}.json")
         if not given.dry_run:
             write_text(path, pretty(accepted.document))
     except (Refused, OSError, ValueError) as failed:

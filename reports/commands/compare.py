@@ -8,6 +8,8 @@ nothing compared at all), 2 wrong use or input.
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +37,9 @@ def run(given: argparse.Namespace) -> int:
     """Compare, write the document, and say what is to be looked at."""
     from reports.drift.baseline import read_baselines
     from reports.drift.compare import Comparer
-    from reports.drift.evidence import read_evidence
+    from reports.drift.evidence import read_evidence, unfit
     from reports.drift.files import Refused
-    from reports.drift.history import read_nights
+    from reports.drift.history import read_nights, was_seen
     from reports.drift.rerun import rerun
     from reports.evidence import write_json
     from reports.machine import machine_facts
@@ -47,7 +49,8 @@ def run(given: argparse.Namespace) -> int:
         baselines = read_baselines(given.baseline)
         nights = {s: read_nights(given.history, s, evidence.started(s)) for s in evidence.subjects}
         again = rerun(given.rerun, Path.cwd(), say) if given.rerun > 0 else None
-        found = Comparer(baselines, nights, given.part).compare(evidence, again, str(machine_facts()["class"]))
+        stale = unfit(evidence, partial(was_seen, given.history), datetime.now(UTC))
+        found = Comparer(baselines, nights, given.part, stale).compare(evidence, again, str(machine_facts()["class"]))
         document = found.as_json(given.baseline.name, given.evidence.name)
         write_json(given.out or given.evidence / "drift.json", document)
     except (Refused, OSError, ValueError) as failed:

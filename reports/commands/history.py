@@ -40,8 +40,8 @@ def _add(given: argparse.Namespace) -> int:
 
     if given.keep < 1:
         raise Refused("--keep takes one night at least")
-    for path in add_night(given.store, read_evidence(given.add), _drift(given.drift)):
-        say(path.name)
+    for path, said in add_night(given.store, read_evidence(given.add), _drift(given.drift)):
+        say(f"{path.name}: {said}" if said else path.name)
     stale = prune(given.store, given.keep)
     if stale:
         say(f"{stale} older files removed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ def run(given: argparse.Namespace) -> int:
         if not ledger.statements:
             raise LedgerError(f"{given.claims}: no ledger there; give --claims DIR")
         parts = {part.digest: part for folder in given.inputs for part in read_folder(folder)}
-        document = matrix(parts.values(), ledger, expect_gpu=given.expect == "gpu", part_only=given.part)
+        now, on_gpu = datetime.now(UTC), given.expect == "gpu"
+        document = matrix(parts.values(), ledger, expect_gpu=on_gpu, part_only=given.part, now=now)
         write_merged(given.out, document, parts.values())
     except (LedgerError, MergeRefused, OSError, ValueError) as failed:
         return refuse(failed)

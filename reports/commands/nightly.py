@@ -43,10 +43,11 @@ def run(given: argparse.Namespace) -> int:
 
 def _join(given: argparse.Namespace) -> int:
     from reports.evidence import write_json
+    from reports.names import inside
     from reports.night.documents import as_document, join, read_drift
 
     legs = given.night / "legs"
-    reading = join(read_drift(legs / name / "drift.json", f"leg {name}") for name in given.leg)
+    reading = join(read_drift(inside(legs, name) / "drift.json", f"leg {name}") for name in given.leg)
     write_json(given.night / "drift.json", as_document(reading, "the legs'", "the legs'"))
     say(", ".join(f"{n} {status}" for status, n in reading.counts().items()) or "nothing was compared")
     for problem in reading.problems:

@@ -67,6 +67,7 @@ class Comparer:
     baselines: Mapping[str, Baseline]
     nights: Mapping[str, Nights] = field(default_factory=dict)
     part: bool = False
+    unfit: Mapping[str, str] = field(default_factory=dict)  # by subject: why this run says nothing of tonight
 
     def compare(self, evidence: Evidence, rerun: Rerun | None = None, here: str = "") -> Comparison:
         """Compare all; what a clock suspects is read again on this class of machine, if it is `here` and can be."""
@@ -118,7 +119,7 @@ class Comparer:
             return Row(Status.UNKNOWN, why)
         if now.verdict not in DECIDED and (now.verdict != "UNRESOLVED" or now.clocked):
             return Row(Status.UNMEASURED, f"{now.verdict}: {shown(now.record.get('reason'))}")
-        apart = why or (slow if now.clocked else "") or _older(known, now)
+        apart = why or self.unfit.get(now.subject) or (slow if now.clocked else "") or _older(known, now)
         if apart:
             return Row(Status.INCOMPARABLE, apart)
         if known.verdicts <= {"NOT_MEASURED"}:

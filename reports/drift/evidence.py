@@ -6,8 +6,9 @@ Reading, and taking out what is unsound, is the part of `reports.merge`; here it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from reports.merge.cells import Entry, settle
 from reports.merge.parts import Part
 from reports.merge.shards import read_folder
 from reports.merge.strict import shown
+from reports.moments import is_ahead
 from reports.records import Record
 from reports.subject_key import machine_of
 
@@ -86,6 +88,18 @@ class Evidence:
     def started(self, subject: str) -> str:
         """When the latest run of a subject started."""
         return max((part.started for part in self.parts if subject in part.subjects), default="")
+
+
+def unfit(evidence: Evidence, seen: Callable[[str, str], bool], now: datetime) -> dict[str, str]:
+    """The subjects whose run says nothing of tonight, and why: it was seen on an earlier night, or is yet to come."""
+    found = {}
+    for subject in evidence.subjects:
+        started = evidence.started(subject)
+        if is_ahead(started, now):
+            found[subject] = f"dated in the future: {shown(started)}"
+        elif seen(subject, started):
+            found[subject] = f"the run of {shown(started)} was seen before: it is no new night"
+    return found
 
 
 def read_evidence(folder: Path) -> Evidence:

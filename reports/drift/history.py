@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from reports.drift.files import Refused, compact
 from reports.drift.leaves import Leaf, label
 from reports.drift.rows import COMPARED, Status
 from reports.merge.strict import finite, shown
+from reports.moments import moment
+from reports.names import inside
 
 SCHEMA = 1
 DIGITS = 6  # of a stored figure: a sparkline and a noise of a percent need four
@@ -80,15 +82,39 @@ def each_night(store: Path) -> Iterator[Night | None]:
         yield _read(path)
 
 
-def add_night(store: Path, evidence: Evidence, drift: Mapping[str, Any] | None) -> list[Path]:
-    """Store a night's evidence, a file for each subject; the same night again replaces its file. Raises Refused."""
+def add_night(store: Path, evidence: Evidence, drift: Mapping[str, Any] | None) -> list[tuple[Path, str]]:
+    """Store a night's evidence, a file for each subject: its path, and what is said of it. Raises Refused.
+
+    A run that was seen before is no new night: its file is replaced, unless that knows more of it (drift compares a
+    run once: the second time it only says so).
+    """
     written = []
     for subject, readings in sorted(evidence.readings.items()):
         started = _moment(evidence.started(subject))
-        path = store / f"{_stamp(started)}-{subject}.json"
-        write_text(path, compact(_document(started.isoformat(timespec="seconds"), subject, readings, drift or {})))
-        written.append(path)
+        path = night_file(store, started, subject)
+        document = _document(started.isoformat(timespec="seconds"), subject, readings, drift or {})
+        known = _read(path) if path.exists() else None
+        kept = known is not None and _num_compared(known.claims) > _num_compared(document["claims"])
+        if not kept:
+            write_text(path, compact(document))
+        said = f"the same run was seen before: its file is {'kept' if kept else 'replaced'}"
+        written.append((path, said if known is not None else ""))
     return written
+
+
+def night_file(store: Path, started: datetime, subject: str) -> Path:
+    """Where a night of a subject lies."""
+    return inside(store, f"{_stamp(started)}-{subject}.json")
+
+
+def was_seen(store: Path | None, subject: str, started: str) -> bool:
+    """Whether the store has a night of exactly this run: what is handed in again says nothing new."""
+    when = moment(started)
+    return store is not None and when is not None and night_file(store, when, subject).is_file()
+
+
+def _num_compared(claims: Mapping[str, Any]) -> int:
+    return sum(shown(_object(said).get("d")) in COMPARED for said in claims.values())
 
 
 def prune(store: Path, keep: int) -> int:
@@ -164,11 +190,10 @@ def _stamp(started: datetime) -> str:
 
 
 def _moment(iso: object) -> datetime:
-    try:
-        when = datetime.fromisoformat(str(iso))
-    except ValueError:
-        raise Refused(f"the evidence does not say when it was measured: {shown(iso)!r}") from None
-    return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+    when = moment(iso)
+    if when is None:
+        raise Refused(f"the evidence does not say when it was measured: {shown(iso)!r}")
+    return when
 
 
 def _object(value: object) -> Mapping[str, Any]:

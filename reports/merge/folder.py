@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from reports.evidence import write_json
 from reports.merge.parts import Part
 from reports.merge.shards import MERGED
+from reports.names import inside, record_in
 
 MARK = "merging.txt"  # says that this folder is ours to fill, also after a merge that was killed
 _MARK_TEXT = "Written by python -m reports merge; a folder with this file and without merged.json is unfinished.\n"
@@ -68,9 +69,9 @@ def _clear(out: Path) -> None:
 
 def _fill(out: Path, document: Mapping[str, Any], parts: Iterable[Part]) -> None:
     for part in parts:
-        write_json(out / "parts" / f"{part.digest}.json", part.as_json())
+        write_json(inside(out / "parts", f"{part.digest}.json"), part.as_json())
     for claim_id, row in document["claims"].items():
         for subject, record in row.items():
-            write_json(out / "records" / subject / f"{claim_id}.json", record)
+            write_json(record_in(inside(out / "records", subject), claim_id), record)
     write_json(out / MERGED, document)
     (out / MARK).unlink()

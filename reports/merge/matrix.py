@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from reports.ledger import Ledger
@@ -12,6 +13,8 @@ from reports.merge.cells import Entry, settle
 from reports.merge.gaps import gaps, not_collected, unknown, without_gpu
 from reports.merge.parts import Part, canonical
 from reports.merge.problems import Problem
+from reports.merge.strict import shown
+from reports.moments import is_ahead
 from reports.records import SCHEMA, Record, error_record
 from reports.subject import NOTHING
 from reports.subject_key import machine_class, machine_name, machine_of, model_name
@@ -19,17 +22,24 @@ from reports.subject_key import machine_class, machine_name, machine_of, model_n
 Claims = dict[str, dict[str, Record]]  # claim id → subject → row
 
 
-def matrix(parts: Iterable[Part], ledger: Ledger, expect_gpu: bool = False, part_only: bool = False) -> dict[str, Any]:
+def matrix(
+    parts: Iterable[Part],
+    ledger: Ledger,
+    expect_gpu: bool = False,
+    part_only: bool = False,
+    now: datetime | None = None,
+) -> dict[str, Any]:
     """The document of a merge. It depends on nothing but the set of parts, the ledger and what was expected.
 
-    part_only: only some statements were asked for, so that what nobody collected is not missing.
+    part_only: only some statements were asked for, so that what nobody collected is not missing. now: what no run can
+    have started after; None where that is not asked.
     """
     by_digest = {part.digest: part for part in parts}
     own = [by_digest[digest] for digest in sorted(by_digest)]
     claims, said = _settled(own)
     ended = {claim_id: set(row) for claim_id, row in claims.items()}
     beside = [p for p in _beside(own, ended, ledger) if not (part_only and p.kind == "gap" and not p.id)]
-    found = [*said, *beside, *(without_gpu(own, ledger) if expect_gpu else ())]
+    found = [*said, *beside, *(without_gpu(own, ledger) if expect_gpu else ()), *(_ahead(own, now) if now else ())]
     _fill_in(claims, found, own, ledger)
     subjects = sorted({subject for part in own for subject in part.subjects if not part.empty})
     return {
@@ -85,6 +95,12 @@ def _of_part(part: Part) -> Iterator[Problem]:
         yield Problem("old", "", subject, f"does not say {' or '.join(lacking)}{_at(part)}")
     if part.records and (not part.finished or part.run.get("interrupted") is True):
         yield Problem("unfinished", "", subject, f"was {'killed' if not part.finished else 'interrupted'}{_at(part)}")
+
+
+def _ahead(parts: Sequence[Part], now: datetime) -> Iterator[Problem]:
+    for part in parts:
+        if not part.empty and is_ahead(part.started, now):
+            yield Problem("future", "", min(part.subjects), f"dated in the future: {shown(part.started)}")
 
 
 def _at(part: Part) -> str:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from reports.merge.soundness import check_record, usable_id
+from reports.merge.soundness import check_record
 from reports.merge.strict import Damaged, check_values, shown
+from reports.names import is_safe_id
 from reports.records import SCHEMA, Record
 from reports.subject_key import machine_class, subject_key
 
@@ -139,7 +140,7 @@ def _collected(raw: object, damage: set[Damage]) -> tuple[str, ...] | None:
     if not isinstance(raw, list):
         damage.add(("collected", f"a {type(raw).__name__} instead of a list"))
         return None
-    bad = [name for name in raw if not usable_id(name)]
+    bad = [name for name in raw if not is_safe_id(name)]
     if bad:
         damage.add(("collected", f"{len(bad)} ids that are none, such as {shown(bad[0])!r}"))
-    return tuple(sorted({name for name in raw if usable_id(name)}))
+    return tuple(sorted({name for name in raw if is_safe_id(name)}))

@@ -17,10 +17,16 @@ KINDS: Mapping[str, str] = {
     "ledger": "parts were made from different versions of a statement",
     "no-gpu": "a GPU was expected and nothing ran on one",
     "empty": "an input without evidence",
+    "future": "a run that says it started later than now, by more than clocks differ",
     "duplicate": "one statement measured twice on one subject, without contradiction",
     "unfinished": "a run that was killed or interrupted; what it lost is listed as gaps",
     "old": "evidence from before runs said what they collect and on which machine",
 }
+
+
+def is_harmless(kind: object) -> bool:
+    """Whether what a merge says by this kind is only a note: by the kind alone, whatever a document says of it."""
+    return isinstance(kind, str) and kind in NOTES
 
 
 @dataclass(frozen=True, order=True)
@@ -35,7 +41,7 @@ class Problem:
     @property
     def harmless(self) -> bool:
         """Whether it is only a note."""
-        return self.kind in NOTES
+        return is_harmless(self.kind)
 
     def as_json(self) -> dict[str, Any]:
         """The row of `merged.json`."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from reports.merge.parts import Damage, Part, canonical, part_of
 from reports.merge.strict import DOCUMENT_BYTES, Damaged, is_there, json_files, read_json, shown
+from reports.names import NoName, inside
 from reports.records import SCHEMA
 
 MERGED = "merged.json"
@@ -46,10 +47,10 @@ def _stored(parts: Path, name: str) -> Part:
     try:
         if parts.is_symlink():
             raise Damaged("in a folder that is a link")
-        part = part_of(_object(parts / f"{name}.json"))
+        part = part_of(_object(inside(parts, f"{name}.json")))
         if part.digest != name:
             raise Damaged("its content is not what its name says")
-    except Damaged as fault:
+    except (Damaged, NoName) as fault:
         return part_of({"finished": True}, [(f"part {name[:12]}", str(fault))])
     return part
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reports.evidence import is_safe_id
 from reports.ledger import WARRANTS
 from reports.merge.strict import Damaged, shown
+from reports.names import is_safe_id
 from reports.render import reading
 
-MAX_ID = 120  # characters: an id is a file name, and most file systems end at 255 bytes
 _TEXTS = ("section", "says", "says_id", "where", "reason", "error", "erratum", "erratum_id", "condition")
 _SHAPES: Mapping[str, Any] = {
     **dict.fromkeys(_TEXTS, str), "warrant": str, "outcome": str, "aspects": dict, "protocol": dict, "notes": list,
@@ -21,16 +20,11 @@ _SHAPES: Mapping[str, Any] = {
 _NEEDED = frozenset({"id", "verdict", "outcome", "warrant"})
 
 
-def usable_id(name: object) -> bool:
-    """Whether a claim id can be a file name on every system: lower case, no path, not too long."""
-    return isinstance(name, str) and len(name) <= MAX_ID and is_safe_id(name)
-
-
 def check_record(name: str, record: object) -> None:
     """Raise Damaged, in one line, for a record that this id cannot have."""
     if not isinstance(record, dict):
         raise Damaged(f"{type(record).__name__} instead of an object")
-    if not usable_id(name):
+    if not is_safe_id(name):
         raise Damaged("an id that is none")
     if record.get("id") != name:
         raise Damaged(f"says that it is {shown(record.get('id'))!r}")

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from reports.names import inside
 from reports.night.documents import load_json
 
 # pytest's exit codes, in words; 124 and 137 are `timeout`'s, 130 an interrupt's.
@@ -47,7 +48,7 @@ def read_leg(folder: Path, name: str) -> Leg:
     if not (folder / name).is_dir():
         return Leg(name, problem="left nothing: it never started, or its artifact was lost")
     try:
-        raw = load_json(folder / name / "leg.json")
+        raw = load_json(inside(folder, name) / "leg.json")
     except ValueError as failed:
         return Leg(name, problem=f"leg.json: {failed}")
     if not isinstance(raw, dict):

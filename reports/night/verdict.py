@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reports.merge.problems import is_harmless
 from reports.night.documents import FLAGS, SETTLED, UNCOMPARED, Reading, Row, load_json
 from reports.night.legs import Leg
 from reports.night.quoting import head, link, quoted, quoted_value, row
@@ -77,7 +78,7 @@ def faults_of(merged: Path, restricted: bool = False) -> tuple[Mapping[str, str]
     problems = document.get("problems") if isinstance(document, dict) else None
     if not isinstance(problems, list):
         return ({"kind": "unreadable", "detail": "merged.json has no list of problems"},)
-    found = [_fault(p) for p in problems if not (isinstance(p, dict) and p.get("harmless") is True)]
+    found = [_fault(p) for p in problems if not (isinstance(p, dict) and is_harmless(p.get("kind")))]
     return tuple(fault for fault in found if not (restricted and fault.get("kind") == "gap" and not fault.get("id")))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from reports.atomic import write_text
+from reports.names import is_safe_id, record_in
 from reports.render.model import Note
 from reports.render.page_model import Page
 from reports.render.reading import page as read_page
@@ -33,7 +34,7 @@ def write_rendered(page: Page, out: Path, lang: str) -> list[Path]:
     from reports.render.page import render_page
 
     def has_record(claim_id: str) -> bool:
-        return (out / "records" / f"{claim_id}.json").is_file()
+        return is_safe_id(claim_id) and record_in(out / "records", claim_id).is_file()
 
     w = Words(lang)
     out.mkdir(parents=True, exist_ok=True)

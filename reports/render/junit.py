@@ -63,7 +63,7 @@ def _problems(root: Xml.Element, problems: tuple[Problem, ...], w: Words) -> Non
     for problem in problems:
         name = " ".join(filter(None, [problem.kind, problem.claim, problem.subject]))
         case = Xml.SubElement(suite, "testcase", classname="merge", name=_clean(name), time="0.000")
-        kind = "skipped" if problem.kind == "duplicate" else "failure"
+        kind = "skipped" if problem.harmless else "failure"
         Xml.SubElement(case, kind, message=_clean(f"{w.name('problem', problem.kind)} {problem.detail}"))
     _count(suite)
 

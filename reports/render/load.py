@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from reports.moments import is_ahead
+from reports.names import NoName, record_in
 from reports.render.drift_marks import with_drift
 from reports.render.history import with_history
 from reports.render.merged import merged_page
 from reports.render.model import Note
 from reports.render.page_model import Page
 from reports.render.planted import with_controls
-from reports.render.reading import page
+from reports.render.reading import page, text
 
 SCHEMA = 1
 _NO_VERDICT: dict[str, object] = {"verdict": None, "outcome": "error", "reason": "", "aspects": {}}
@@ -95,7 +98,15 @@ def load_evidence(folder: Path) -> Evidence:
     if not isinstance(summary, dict):
         return _from_records(folder, "bad_summary", f"{type(summary).__name__} instead of an object")
     _check_schema(summary, path)
-    return Evidence(_held_against_records(summary, folder))
+    told = _of_another_run(summary, _plan(folder))
+    return Evidence(_held_against_records(summary, folder), not told, told)
+
+
+def _of_another_run(summary: dict[str, object], plan: dict[str, object]) -> tuple[Note, ...]:
+    """A run that died before its first claim has left its plan beside the summary of the run before."""
+    run, planned = summary.get("run"), plan.get("started")
+    started = run.get("started") if isinstance(run, dict) else None
+    return (("overtaken", text(planned)),) if planned and planned != started else ()
 
 
 def _held_against_records(summary: dict[str, object], folder: Path) -> dict[str, object]:
@@ -106,16 +117,19 @@ def _held_against_records(summary: dict[str, object], folder: Path) -> dict[str,
     claims = summary.get("claims")
     if not isinstance(claims, dict) or not (folder / "records").is_dir():
         return summary
-    checked = {key: _held_against(raw, folder / "records" / f"{key}.json") for key, raw in claims.items()}
+    checked = {key: _held_against(raw, folder / "records", key) for key, raw in claims.items()}
     extra = {key: raw for key, raw in _records(folder).items() if key not in claims}
     return summary | {"claims": checked | extra}
 
 
-def _held_against(raw: object, path: Path) -> object:
-    if not isinstance(raw, dict) or raw.get("outcome") == "pending" or path.parent.name != "records":
+def _held_against(raw: object, records: Path, key: str) -> object:
+    if not isinstance(raw, dict) or raw.get("outcome") == "pending":
         return raw
     try:
+        path = record_in(records, key)
         found = _parse(path)
+    except NoName as failed:
+        return raw | _NO_VERDICT | {"error": str(failed)}
     except ValueError as failed:
         return raw | _NO_VERDICT | {"error": f"{path.name}: {failed}"}
     return raw if found == raw else raw | _NO_VERDICT | {"error": f"{path.name} and summary.json differ"}
@@ -131,12 +145,18 @@ def load_page(folder: Path, drift: Path | None = None, history: Path | None = No
         found = merged_page(_document(merged))
     else:
         evidence = load_evidence(folder)
-        found = page(evidence.summary, evidence.complete, evidence.warnings)
+        found = page(evidence.summary, evidence.complete, (*evidence.warnings, *_ahead(evidence.summary)))
     if drift is not None:
         found = with_drift(found, _drift(drift))
     if (folder / CONTROLS).exists():
         found = with_controls(found, _controls(folder / CONTROLS))
     return found if history is None else with_history(found, history)
+
+
+def _ahead(summary: dict[str, object]) -> tuple[Note, ...]:
+    run = summary.get("run")
+    started = run.get("started") if isinstance(run, dict) else None
+    return (("future", text(started)),) if is_ahead(started, datetime.now(UTC)) else ()
 
 
 def _controls(path: Path) -> object:

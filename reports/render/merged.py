@@ -53,7 +53,7 @@ def _problem(raw: object) -> Problem:
     if not isinstance(raw, dict):
         return Problem("damaged", "", "", text(raw))
     kind, claim_id, subject, detail = (text(raw.get(key)) for key in ("kind", "id", "subject", "detail"))
-    return Problem(kind or "damaged", claim_id, subject, detail, raw.get("harmless") is True)
+    return Problem(kind or "damaged", claim_id, subject, detail)
 
 
 def _gaps(problems: tuple[Problem, ...], known: set[tuple[str, str]]) -> list[Claim]:

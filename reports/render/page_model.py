@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
+from reports.merge.problems import is_harmless
 from reports.render.model import CATEGORIES, CAUTIONS, FAILING, MISSING, STANDINGS, Claim, Note
 from reports.render.order import weightiest_first
 
 KINDS = (*STANDINGS, "unjudged", "unseen")
-HARMLESS = ("duplicate",)  # the same record twice: said, and no reason to doubt it
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -47,7 +47,11 @@ class Problem:
     claim: str
     subject: str
     detail: str
-    harmless: bool = False
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it is only a note, as merging has it."""
+        return is_harmless(self.kind)
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ class Page:
     @property
     def troubles(self) -> list[Problem]:
         """What merging found and nobody should overlook."""
-        return [p for p in self.problems if not (p.harmless or p.kind in HARMLESS)]
+        return [p for p in self.problems if not p.harmless]
 
     @property
     def num_measured(self) -> int:

@@ -20,12 +20,16 @@ from reports.verdict import Outcome, Verdict, as_far_as_decided, combine, outcom
 _UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ue000-\ue003]"
 )
+MAX_TEXT = 20_000  # characters: the longest text of a whole run has some 1,500 (an erratum), a traceback some 10,000
 _TEXT_FIELDS = ("says", "says_id", "where", "warrant", "reason", "error", "erratum", "erratum_id", "condition", "test")
 
 
 def text(value: object) -> str:
-    """Any JSON value as printable text; None is empty."""
-    return "" if value is None else _UNPRINTABLE.sub("\ufffd", str(value))
+    """Any JSON value as printable text, cut with a mark where it is longer than anybody reads; None is empty."""
+    told = "" if value is None else str(value)
+    rest = len(told) - MAX_TEXT
+    shown = told if rest <= 0 else f"{told[:MAX_TEXT]} […+{rest:,}]"
+    return _UNPRINTABLE.sub("\ufffd", shown)
 
 
 def mapping(value: object) -> Mapping[str, object]:

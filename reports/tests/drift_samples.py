@@ -50,7 +50,7 @@ def claims(ratio: float = RATIO, **changes: Raw) -> dict[str, Raw]:
 
 def evidence(folder: Path, rows: Mapping[str, Raw], day: int = 1, machine: str = MACHINE, **run: Any) -> Path:
     """A finished run; day 1 is the last of November, later ones follow."""
-    started = f"2026-12-{day:02d}T03:14:15+00:00"
+    started = f"2025-12-{day:02d}T03:14:15+00:00"
     facts = RUN | {"started": started, "machine": {"class": machine}, "collected": sorted(rows), "interrupted": False}
     document = {"schema": 1, "run": facts | run, "model": dict(MODEL), "counts": {}, "claims": dict(rows)}
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def repeats(folder: Path, num: int = 20, seed: int = 0) -> list[Path]:
         rate = float(29 * np.exp(0.03 * rng.standard_normal()))
         row = timed(ratio)
         row["protocol"] = row["protocol"] | {"read_gb_per_s": rate}
-        started = {"started": f"2026-11-30T03:{number:02d}:00+00:00"}
+        started = {"started": f"2025-11-30T03:{number:02d}:00+00:00"}
         folders.append(evidence(folder / str(number), claims() | claims(**{"two-phases.timed": row}), **started))
     return folders
 
@@ -96,8 +96,8 @@ def many_nights(store: Path, subjects: int, nights: int) -> Path:
     rows = {f"section.claim-{n}": row for n in range(300)}
     for machine in range(subjects):
         subject = f"model@machine-{machine}"
-        document = {"schema": 1, "night": "2026-12-01T00:00:00", "subject": subject, "claims": rows}
+        document = {"schema": 1, "night": "2025-12-01T00:00:00", "subject": subject, "claims": rows}
         text = compact(document)
         for night in range(nights):
-            (store / f"20261201T0{night:05d}Z-{subject}.json").write_text(text, encoding="utf-8")
+            (store / f"20251201T0{night:05d}Z-{subject}.json").write_text(text, encoding="utf-8")
     return store

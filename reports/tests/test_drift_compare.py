@@ -144,7 +144,7 @@ def stub(ratio: float, times: int = 5, **rows: Any) -> Any:
     def again(_: Sequence[str]) -> list[Evidence]:
         part = shards.part_of(
             {
-                "run": {"started": "2026-12-30T00:00:00", "machine": {"class": MACHINE}, "torch": "2.13.0"},
+                "run": {"started": "2025-12-30T00:00:00", "machine": {"class": MACHINE}, "torch": "2.13.0"},
                 "records": claims(ratio, **rows),
                 "finished": True,
             }

@@ -108,7 +108,7 @@ def test_a_killed_run_is_compared_as_far_as_it_came(tmp_path: Path, baseline: Pa
     folder = tmp_path / "killed"
     (folder / "records").mkdir(parents=True)
     rows = claims()
-    run = {"started": "2026-12-01T00:00:00+00:00", "machine": {"class": MACHINE}, "torch": "2.13.0", "commit": "c"}
+    run = {"started": "2025-12-01T00:00:00+00:00", "machine": {"class": MACHINE}, "torch": "2.13.0", "commit": "c"}
     (folder / "collected.json").write_text(json.dumps({"schema": 1, "run": run, "collected": sorted(rows)}))
     for key in (EXACT, SAMPLED):
         (folder / "records" / f"{key}.json").write_text(json.dumps(rows[key]))

@@ -34,9 +34,9 @@ def test_a_night_is_kept_once_by_the_contract(tmp_path: Path) -> None:
     for _ in range(2):
         assert keep(tmp_path / "h", folder, "--drift", str(drift(tmp_path))) == 0
     paths = list((tmp_path / "h").iterdir())
-    assert [path.name for path in paths] == [f"20261201T031415Z-{SUBJECT}.json"]
+    assert [path.name for path in paths] == [f"20251201T031415Z-{SUBJECT}.json"]
     document = json.loads(paths[0].read_text(encoding="utf-8"))
-    assert document["night"] == "2026-12-01T03:14:15+00:00"
+    assert document["night"] == "2025-12-01T03:14:15+00:00"
     assert document["fingerprint"]["machine"] == SUBJECT.partition("@")[2]
     assert document["claims"][TIMED] == {
         "v": "HOLDS", "o": "as-recorded", "d": "steady",
@@ -58,14 +58,14 @@ def test_only_comparable_nights_since_the_baseline_are_looked_back_on(tmp_path: 
     for day, status in enumerate(states, 1):
         path = drift(tmp_path, status)
         keep(tmp_path / "h", evidence(tmp_path / "e", claims(float(day)), day=day), "--drift", str(path))
-    nights = read_nights(tmp_path / "h", SUBJECT, "2026-12-06T00:00:00+00:00")
-    assert nights.readings(TIMED, "slowdown", "2026-12-01T09:00:00+00:00") == [3.0, 5.0]
+    nights = read_nights(tmp_path / "h", SUBJECT, "2025-12-06T00:00:00+00:00")
+    assert nights.readings(TIMED, "slowdown", "2025-12-01T09:00:00+00:00") == [3.0, 5.0]
 
 
 def test_old_nights_go(tmp_path: Path) -> None:
     for day in range(1, 6):
         keep(tmp_path / "h", evidence(tmp_path / "e", claims(), day=day), "--keep", "3")
-    assert [path.name[:8] for path in sorted((tmp_path / "h").iterdir())] == ["20261203", "20261204", "20261205"]
+    assert [path.name[:8] for path in sorted((tmp_path / "h").iterdir())] == ["20251203", "20251204", "20251205"]
     assert keep(tmp_path / "h", tmp_path / "e", "--keep", "0") == 2
 
 
@@ -77,7 +77,7 @@ def test_a_series_is_printed_with_its_sparkline(tmp_path: Path, capsys: pytest.C
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{SUBJECT}  slowdown  ▁▃▆█"
     assert len(lines) == 6
-    assert "2026-12-04T03:14" in lines[4]
+    assert "2025-12-04T03:14" in lines[4]
     assert "HOLDS" in lines[4]
 
 
@@ -93,7 +93,7 @@ def test_a_damaged_night_is_told_and_harms_no_other(
     tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep(tmp_path / "h", evidence(tmp_path / "e", claims()))
-    (tmp_path / "h" / f"20261202T000000Z-{SUBJECT}.json").write_text(content, encoding="utf-8")
+    (tmp_path / "h" / f"20251202T000000Z-{SUBJECT}.json").write_text(content, encoding="utf-8")
     nights = read_nights(tmp_path / "h", SUBJECT, "")
     assert (len(nights.nights), nights.damaged) == (1, 1)
     assert main(["history", "--store", str(tmp_path / "h"), "--claim", TIMED]) == 1
@@ -104,8 +104,8 @@ def test_a_damaged_night_is_told_and_harms_no_other(
     "said", [None, 3, [], {"f": 3}, {"f": {"slowdown": "x"}}, {"f": {"slowdown": [None, {}, []]}}, {"v": ["\x1b[31m"]}]
 )
 def test_what_a_night_says_is_not_trusted(tmp_path: Path, said: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    document = {"schema": 1, "night": "2026-12-01T00:00:00", "subject": SUBJECT, "claims": {TIMED: said}}
-    (tmp_path / f"20261201T000000Z-{SUBJECT}.json").write_text(json.dumps(document), encoding="utf-8")
+    document = {"schema": 1, "night": "2025-12-01T00:00:00", "subject": SUBJECT, "claims": {TIMED: said}}
+    (tmp_path / f"20251201T000000Z-{SUBJECT}.json").write_text(json.dumps(document), encoding="utf-8")
     assert main(["history", "--store", str(tmp_path), "--claim", TIMED]) in {0, 1}
     assert "\x1b" not in capsys.readouterr().out
     nights = read_nights(tmp_path, SUBJECT, "")

@@ -6,12 +6,16 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as Xml
 
 import pytest
 
+from reports.merge.problems import KINDS, NOTES
+from reports.night.verdict import faults_of
 from reports.render import write_rendered
 from reports.render.drift_marks import with_drift
 from reports.render.history import MOST_NIGHTS, with_history
+from reports.render.junit import render_junit
 from reports.render.load import load_page
 from reports.render.merged import merged_page
 from reports.render.model import DRIFT_MARKS, Nights
@@ -224,3 +228,32 @@ def test_a_verdict_that_the_drift_document_leaves_out_is_not_taken_for_steady(tm
     page = with_drift(read_page(summary({"a.a": entry(), "a.b": entry()})), document)
     assert {c.id: c.drift and c.drift.status for c in page.claims} == {"a.a": "steady", "a.b": "unknown"}
     assert page.headline()[1] == "warn"
+
+
+def test_a_statement_that_only_drift_misses_is_an_alarm_of_page_and_badge(tmp_path: Path) -> None:
+    """Measured and as recorded, and yet drift says that the run lacks it: red, counted once, named as missing."""
+    page = with_drift(read_page(summary({"a.a": entry(), "b.b": entry()})), mark("missing"))
+    assert page.alarms()["missing"] == 1 and page.headline() == ("red", "bad")
+    assert page.cautions()["unknown"] == 1, "b.b, of which drift says nothing"
+    lost = read_page(summary({"a.a": entry()}, run=RUN | {"collected": ["a.a", "b.lost"]}))
+    assert with_drift(lost, mark("missing")).alarms()["missing"] == 2, "one lost by the run, one by drift's word"
+
+
+def test_a_statement_without_a_record_fails_in_junit() -> None:
+    page = read_page(summary({"a.a": entry()}, run=RUN | {"collected": ["a.a", "b.lost"]}))
+    found = Xml.fromstring(render_junit(page, EN)).iter("testcase")  # noqa: S314
+    cases = {case.get("name"): [child.tag for child in case] for case in found}
+    assert cases == {"a.a": [], "b.lost": ["failure"]}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_what_is_a_note_is_one_everywhere(kind: str, tmp_path: Path) -> None:
+    """By its kind, whatever the document says of it: on the page, in junit.xml and in the night's verdict."""
+    problem = {"kind": kind, "id": "a.a", "subject": "", "detail": "d", "harmless": kind not in NOTES}
+    told = document(a__a=entry()) | {"problems": [problem]}
+    page = merged_page(told)
+    assert bool(page.troubles) is (kind not in NOTES)
+    (case,) = (c for c in Xml.fromstring(render_junit(page, EN)).iter("testcase") if c.get("classname") == "merge")  # noqa: S314
+    assert [child.tag for child in case] == ["skipped" if kind in NOTES else "failure"]
+    (tmp_path / "merged.json").write_text(json.dumps(told), encoding="utf-8")
+    assert bool(faults_of(tmp_path)) is (kind not in NOTES)
