@@ -136,7 +136,9 @@ def empty_octaves_below_top(values: Tensor) -> int:
 
 def distinct_levels(codes: Tensor) -> int:
     """How many different codes occur."""
-    return len(codes.unique())
+    import torch
+
+    return len(torch.unique(codes))
 
 
 def levels_per_dimension(codes: Tensor) -> Tensor:
@@ -147,7 +149,9 @@ def levels_per_dimension(codes: Tensor) -> Tensor:
 
 def entropy_bits(codes: Tensor) -> float:
     """Shannon entropy of the codes' distribution in bits: what the allocated bits really carry."""
-    _, counts = codes.unique(return_counts=True)
+    import torch
+
+    _, counts = torch.unique(codes, return_counts=True)
     shares = counts.double() / counts.sum()
     return float(-(shares * shares.log2()).sum()) + 0.0  # + 0.0: a single code gives 0, not -0
 
