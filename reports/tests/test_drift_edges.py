@@ -123,3 +123,11 @@ def test_a_statement_whose_test_raised_is_left_out_of_a_baseline(
     assert f"left out, its test raised: {EXACT}" in capsys.readouterr().out
     (known,) = read_baselines(tmp_path / "baseline").values()
     assert EXACT not in known.claims and {SAMPLED, TIMED} <= set(known.claims)
+
+
+@pytest.mark.parametrize(("change", "status"), [({"weights.new": exact()}, "unknown"), ({EXACT: pending()}, "missing")])
+def test_one_odd_row_among_steady_ones_is_a_finding(
+    change: dict[str, Any], status: str, tmp_path: Path, baseline: Path
+) -> None:
+    code, document = compare(evidence(tmp_path / "n", claims(**change)), baseline)
+    assert code == 1 and document["counts"][status] == 1 and document["counts"]["steady"] == 3 - (status == "missing")
