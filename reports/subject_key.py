@@ -47,7 +47,7 @@ def machine_class(machine: object) -> str | None:
 def _plain(name: str) -> str:
     """The name itself if it is tame; else what is tame of it and a digest, so that two of them stay two."""
     tame = _FOREIGN.sub("-", name.lower()).strip(".-")[:_LONGEST]
-    if tame == name and not is_device(name):
+    if tame and tame == name and not is_device(name):
         return tame
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{'_' * is_device(tame)}{tame}-{digest}".lstrip("-")

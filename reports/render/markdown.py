@@ -12,6 +12,7 @@ from reports.render.table_view import TableView, table_view
 from reports.render.words import Words
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#+|~$])")
+_ITEM = re.compile(r"^(\d{0,9})((?<!\d)-(?=[\s-]|$)|(?<=\d)[.)](?=\s|$))")  # would begin a list, or be a rule
 _PLAIN = re.compile(r"[\w.\- /:=,]+")
 
 
@@ -20,7 +21,7 @@ def escape(text: str) -> str:
     one_line = " ".join(text.split())
     entities = one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
     # "#" inside an entity is not markup and must stay
-    return _SPECIAL.sub(r"\\\1", entities).replace(r"&\#64;", "&#64;")
+    return _ITEM.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", entities).replace(r"&\#64;", "&#64;"))
 
 
 def code(text: str) -> str:

@@ -169,6 +169,14 @@ def test_every_word_that_the_workflow_gives_the_script_is_one_it_knows() -> None
     assert "unheard" not in known
 
 
+@pytest.mark.parametrize("said", ["HF_HUB_OFFLINE=1", "HF_HUB_CACHE=", "Qwen/Qwen2.5-0.5B-Instruct", "echo shape"])
+def test_what_a_leg_measures_is_said_once(said: str) -> None:
+    """By the run and by the re-runs of what it suspects alike."""
+    text = SCRIPT.read_text(encoding="utf-8")
+    assert text.count(said) == 1 and text.count('use_model "$1"') == 2
+    assert (text + text).count(said) != 1, "said twice it would be seen"
+
+
 def test_ci_and_the_night_install_one_torch() -> None:
     night = re.search(r"^torch=(\S+)$", SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
     assert night is not None

@@ -134,6 +134,14 @@ def test_ctrl_c_before_anything_has_ended_leaves_a_page_of_gaps(toys: ToyRun) ->
     assert toys.document("summary.json")["run"]["interrupted"] is True
 
 
+def test_ctrl_c_after_the_last_claim_is_an_interrupt_all_the_same(toys: ToyRun) -> None:
+    """Something was still to be done (a teardown, a check), and was not."""
+    late = "def pytest_runtest_logfinish(nodeid):\n    if nodeid.endswith('s4'): raise KeyboardInterrupt\n"
+    run = toys.write(conftest=late).run()
+    assert run.code == 2 and sorted(toys.records()) == ALL
+    assert toys.document("summary.json")["run"]["interrupted"] is True
+
+
 def test_a_run_that_stops_at_its_first_failure_is_not_whole(toys: ToyRun) -> None:
     run = toys.write(bodies={2: "1 / 0"}).run("-x")
     assert (run.code, run.last) == (pytest.ExitCode.TESTS_FAILED, "not finished: 3 of 5 claims ended")

@@ -21,8 +21,8 @@ CALLS = frozenset({
 })  # fmt: skip
 # What is done all the same, where, and why.
 ALLOWED = {
-    ("fixtures/tests/test_model_security.py", "import pickle"): "a bomb, to see that it is never opened",
-    ("fixtures/tests/test_model_security.py", "pickle.load"): "the wrong variant: the bomb is live",
+    ("fixtures/tests/test_model_weights.py", "import pickle"): "a bomb, to see that it is never opened",
+    ("fixtures/tests/test_model_weights.py", "pickle.load"): "the wrong variant: the bomb is live",
 }
 
 
