@@ -10,12 +10,13 @@ from transformers import PreTrainedModel
 from lib.cache_bytes import CacheShape, cache_shape
 from lib.paged_cache.storage import PagedStorage
 from lib.serving.attention import PackedRow, Span, packed_forward
+from lib.unmeasurable import Unmeasurable
 
 # These recompute their frequencies from the longest position of a pass, so a neighbour would change a request's tokens.
 NEIGHBOURLY_ROPE = frozenset({"dynamic", "longrope"})
 
 
-class UnsupportedModel(ValueError):
+class UnsupportedModel(Unmeasurable):
     """The engine would not compute what this model computes alone."""
 
 
