@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
 
 import torch
@@ -51,7 +52,7 @@ def longest(model: PreTrainedModel) -> int | None:
 
 
 def _name(model: PreTrainedModel) -> str:
-    return str(model.config.name_or_path or type(model).__name__)
+    return PurePath(str(model.config.name_or_path)).name or type(model).__name__  # no path of this machine in a record
 
 
 def _obstacle(model: PreTrainedModel, config: Any) -> str:
