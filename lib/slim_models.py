@@ -66,13 +66,16 @@ def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
     """A model of the first layers of another: the same weights, not copied, with its embeddings and last norm."""
     config = copy.deepcopy(model.config)
     text = config.get_text_config()
-    text.num_hidden_layers, text.layer_types = layers, text.layer_types and text.layer_types[:layers]
+    text.num_hidden_layers = layers
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:layers]
     with torch.device("meta"):
         part: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
     part.load_state_dict(model.state_dict(), strict=False, assign=True)
     part.tie_weights()
-    for name, buffer in model.named_buffers():
-        _set_buffer(part, name, buffer)
+    buffers = dict(model.named_buffers())
+    for name in [name for name, _ in part.named_buffers()]:
+        _set_buffer(part, name, buffers[name])
     part.eval()
     return part
 
