@@ -171,9 +171,7 @@ def test_ninefold(claim: Claim, model: PreTrainedModel, timings: Timings) -> Non
         by_length = lockstep.factors(lockstep.passes_of(rounds, numbers, kind), REPLY_LENGTHS)
         claim.measured(f"factor_by_tokens, {kind}", {tokens: f.value for tokens, f in by_length.items()}, "1")
     claim.measured("whole_pass_over_step", lockstep.pass_over_step(rounds, numbers, SHORT_TEXTS), "1")
-    claim.protocol(
-        **rounds.facts(), prompt=PROMPT, passes_timed=len(numbers), dtype=str(model.dtype).removeprefix("torch.")
-    )
+    claim.protocol(**rounds.facts(), prompt=PROMPT, passes_timed=len(numbers), dtype=number_format(model))
 
 
 @claim("kv-cache.head-matrix")
