@@ -19,5 +19,6 @@ pytest_plugins = [
     "fixtures.techniques",
     "fixtures.timing",
     "fixtures.memory_limits",
+    "fixtures.unmeasurable",
     "fixtures.slow",
 ]

@@ -12,6 +12,8 @@ from reports.plots import Axis, Curve
 from reports.tables import Cell, Column
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fixtures.lessons import School
     from fixtures.next_tokens import NextTokens
 
@@ -101,20 +103,26 @@ def mass_plot(claim: Claim, rows: NextTokens) -> None:
     )
 
 
+def bands_of(logits: Tensor) -> dict[str, Tensor]:
+    """Ids of logits (V,) by rank, cut at those of EDGES that a small vocabulary has."""
+    from lib.distillation.temperature import rank_bands
+
+    return rank_bands(logits, [edge for edge in EDGES if edge < len(logits)])
+
+
 def share_table(claim: Claim, rows: NextTokens) -> None:
     """The gradient's absolute sum by band, for a student that knows nothing, and what T² leaves of its length."""
     from lib.distillation.gradients import gradient_share, soft_gradient
-    from lib.distillation.temperature import rank_bands
 
     lines = []
     for t in SCALED:
         by_row, lengths = [], []
         for row in rows.teacher.values():
             gradient = soft_gradient(row * 0, row, t)
-            by_row.append([gradient_share(gradient, ids) for ids in rank_bands(row, EDGES).values()])
+            by_row.append([gradient_share(gradient, ids) for ids in bands_of(row).values()])
             lengths.append(float(gradient.norm() * t**2 / soft_gradient(row * 0, row, 1.0).norm()))
         lines.append([t, *(_short(x) for x in _means(by_row)), _short(_means([[x] for x in lengths])[0])])
-    bands = rank_bands(next(iter(rows.teacher.values())), EDGES)
+    bands = bands_of(next(iter(rows.teacher.values())))
     columns = [Column("T"), *(Column(f"ranks {band}", name_id=f"peringkat {band}") for band in bands)]
     columns.append(Column("T² times its length, over that at 1", name_id="T² kali panjangnya, dibanding pada 1"))
     claim.table("Share of a blank student's gradient by rank", columns, lines, "Bagian gradient student kosong")
@@ -158,9 +166,9 @@ def chain_gaps() -> dict[str, Estimate]:
 
 
 def _band_shares(rows: NextTokens, temperatures: Sequence[float]) -> dict[float, dict[str, float]]:
-    from lib.distillation.temperature import mass_of, rank_bands, soften
+    from lib.distillation.temperature import mass_of, soften
 
-    bands = {sentence: rank_bands(row, EDGES) for sentence, row in rows.teacher.items()}
+    bands = {sentence: bands_of(row) for sentence, row in rows.teacher.items()}
     found = {}
     for t in temperatures:
         by_row = []

@@ -88,7 +88,7 @@ def nf4_gain_table(quality: Quality, projections: Mapping[str, Tensor]) -> dict[
         "relative error of the weights": [errors.mean(s) for s in schemes],
         "loss above the reference, nat per token": [float(quality.cost(s, REFERENCE, MAIN).value) for s in schemes],
         f"other next token, {MAIN}": [1 - float(quality.same_choice(s, MAIN).mean()) for s in schemes],
-        "bits per weight": [SCHEMES[s].bits_per_weight(896, 4864) for s in schemes],
+        "bits per weight, 896 × 4,864": [SCHEMES[s].bits_per_weight(896, 4864) for s in schemes],
     }
     rows = [[name, *map(_short, [*found, *_levels_shares(found)])] for name, found in by_measure.items()]
     return {

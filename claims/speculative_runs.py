@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pytest
+
+from fixtures.model import NO_TOKENIZER
 from lib.intervals import Estimate, as_estimate
 from lib.serving.requests import GenerationRequest, Sampling
+from lib.unmeasurable import Unmeasurable
 
 if TYPE_CHECKING:
-    import pytest
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -92,10 +95,15 @@ def classes_of(expected: Mapping[Reply, float]) -> list[list[Reply]]:
     return [*([ordered[:rare]] if rare else []), *([reply] for reply in ordered[rare:])]
 
 
-def runs_if_there_is_text(wanted: pytest.FixtureRequest) -> Speculations | None:
-    """The session's runs; None on a model without a tokenizer, of which the formulas' part of a claim needs nothing."""
+def runs_or_reason(wanted: pytest.FixtureRequest) -> Speculations | str:
+    """The session's runs, or why this model has none: the formulas' part of a claim needs nothing of them."""
     loaded: LoadedModel = wanted.getfixturevalue("loaded_model")
-    runs: Speculations | None = None if loaded.tokenizer is None else wanted.getfixturevalue("speculations")
+    if loaded.tokenizer is None:
+        return NO_TOKENIZER
+    try:
+        runs: Speculations = wanted.getfixturevalue("speculations")
+    except (pytest.skip.Exception, Unmeasurable) as refused:
+        return str(refused)
     return runs
 
 

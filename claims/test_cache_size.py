@@ -13,6 +13,7 @@ from claims import cache_size_faults as faults
 from lib.cache_bytes import cache_shape, filled_cache, kv_bytes_per_token, storage_bytes, tensor_shapes, view_bytes
 from lib.intervals import printed
 from lib.units import in_unit, stated_bytes
+from lib.unmeasurable import Unmeasurable
 from reports.claim import Claim, claim
 from reports.controls import control, misprint, uncontrolled
 from reports.plants import scaled
@@ -115,7 +116,7 @@ def test_full_mha(claim: Claim, model: PreTrainedModel) -> None:
     """This architecture built twice, with its own key-value heads and with one per query head; real fp16 tensors."""
     from lib.cache_probes import bytes_per_token_with
 
-    own, heads = model.config.num_key_value_heads, model.config.num_attention_heads
+    own, heads = cache_shape(model.config).kv_heads, model.config.num_attention_heads
     grouped, full = bytes_per_token_with(model.config, own), bytes_per_token_with(model.config, heads)
     claim.measured("query_heads", heads)
     claim.measured("bytes_per_token", full)
@@ -147,7 +148,10 @@ def test_no_arithmetic_bought(claim: Claim, model: PreTrainedModel) -> None:
     """Matrix products of one layer at its real width, one decoded token, counted per module: grouped against full."""
     from lib.layer_macs import saved_shares
 
-    own = {n: saved_shares(model.config, model.config.num_key_value_heads, n) for n in CONTEXTS}
+    kv_heads = cache_shape(model.config).kv_heads
+    if kv_heads == model.config.num_attention_heads:
+        raise Unmeasurable("this model has a key-value head for every query head: it shares none")
+    own = {n: saved_shares(model.config, kv_heads, n) for n in CONTEXTS}
     claim.measured("saved_in_scores_and_mix", {n: 100 * part["scores and mix"] for n, part in own.items()})
     claim.measured("saved_in_the_layer", {n: 100 * part["layer"] for n, part in own.items()})
     claim.measured("saved_in_projections", 100 * own[CONTEXTS[0]]["projections"], "%")

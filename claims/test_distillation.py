@@ -33,6 +33,7 @@ from claims.distillation_tables import (
     students_table,
     words_table,
 )
+from fixtures.model import NO_TOKENIZER
 from fixtures.next_tokens import PRINTED
 from lib.intervals import Estimate
 from reports.claim import Claim, claim
@@ -40,6 +41,9 @@ from reports.controls import control, misprint
 from reports.plants import of_property, reads, result
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from claims.distillation_tables import FirstWords
     from fixtures.lessons import School
     from fixtures.next_tokens import NextTokens
 
@@ -70,8 +74,7 @@ def test_soft_labels(claim: Claim, next_tokens: NextTokens) -> None:
     claim.measured("cup_over_jug", cup / jug)
     claim.measured("share_of_the_five_printed", sum(others, jug + cup), "1")
     found = {sentence: first_words(next_tokens, sentence, NAMED) for sentence in next_tokens.teacher}
-    claim.measured("nouns_among_the_first_five", {s: len(f.nouns) for s, f in found.items()})
-    claim.measured("other_grammar_among_the_first_five", {s: bool(f.others) for s, f in found.items()})
+    record_word_classes(claim, next_tokens, found)
     rows = {s: z.softmax(-1) for s, z in next_tokens.teacher.items()}
     claim.measured("second_over_first", {s: float(f.shares[1] / f.shares[0]) for s, f in found.items()}, "1")
     claim.measured("share_of_the_first_five", {s: sum(f.shares) for s, f in found.items()}, "1")
@@ -166,6 +169,17 @@ def record_word(claim: Claim, rows: NextTokens, word: str) -> None:
         claim.not_measured(f"probability_{word}", f"{word!r} is no single token of this model")
     else:
         claim.measured(f"probability_{word}", found)
+
+
+def record_word_classes(claim: Claim, rows: NextTokens, found: Mapping[str, FirstWords]) -> None:
+    """Nouns and other words among the first five of each beginning, where there are words at all."""
+    names = "nouns_among_the_first_five", "other_grammar_among_the_first_five"
+    if rows.tokenizer is None:
+        for name in names:
+            claim.not_measured(name, NO_TOKENIZER)
+        return
+    claim.measured(names[0], {sentence: len(first.nouns) for sentence, first in found.items()})
+    claim.measured(names[1], {sentence: bool(first.others) for sentence, first in found.items()})
 
 
 def closed_form_error(rows: NextTokens) -> float:

@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
+
 from claims import kv_cache_faults as faults
 from reports.claim import Claim, claim
 from reports.controls import control, misprint
@@ -48,6 +50,7 @@ MODEL_PENALTY = 1.1  # in the published generation config of the chapter's model
     "every step is given the position after its own", "lib.kv_prefix.decode_step", faults.a_position_late, slow=True
 )
 @control("the cache is compared with itself", "lib.kv_prefix.prefix_differences", faults.with_itself, slow=True)
+@pytest.mark.usefixtures("in_fp32")
 def test_causal_prefix(claim: Claim, model: PreTrainedModel) -> None:
     """24 of 40 random positions, fp32, every layer; recomputed three ways. The same in bf16 is context."""
     import torch
@@ -100,6 +103,7 @@ def test_loop_as_printed(claim: Claim, model: PreTrainedModel) -> None:
 @control(
     "every step is given the position after its own", "lib.decoding.decode_step", faults.a_position_late, slow=True
 )
+@pytest.mark.usefixtures("in_fp32")
 def test_output_identical(claim: Claim, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Both loops really run: 12 prompts in fp32; in 16 bits, prompts where a search on the sibling saw them part."""
     import torch
@@ -132,7 +136,7 @@ def test_output_identical(claim: Claim, model: PreTrainedModel, tokenizer: PreTr
 @misprint("tokens", "47", slow=True)
 @misprint("prefill_s", "0.9800", slow=True)
 def test_ninefold(claim: Claim, model: PreTrainedModel, timings: Timings) -> None:
-    """Random tokens, 40 + 48, batch 1, fp32; four of its passes, in an order drawn anew each round.
+    """Random tokens, 40 + 48, batch 1; four of its passes, in an order drawn anew each round.
 
     The interval is Student's t around a straight line through the timed passes. The printed factor needs its machine.
     """
@@ -167,7 +171,7 @@ def test_ninefold(claim: Claim, model: PreTrainedModel, timings: Timings) -> Non
         by_length = lockstep.factors(lockstep.passes_of(rounds, numbers, kind), REPLY_LENGTHS)
         claim.measured(f"factor_by_tokens, {kind}", {tokens: f.value for tokens, f in by_length.items()}, "1")
     claim.measured("whole_pass_over_step", lockstep.pass_over_step(rounds, numbers, SHORT_TEXTS), "1")
-    claim.protocol(**rounds.facts(), prompt=PROMPT, passes_timed=len(numbers), dtype="float32")
+    claim.protocol(**rounds.facts(), prompt=PROMPT, passes_timed=len(numbers), dtype=number_format(model))
 
 
 @claim("kv-cache.head-matrix")
@@ -292,7 +296,7 @@ def test_peak_memory(claim: Claim, model: PreTrainedModel, device: torch.device)
 @control("the weights are part of every peak", "lib.peak_memory.phase_peaks", faults.with_weights(4))
 @control("keys alone count as the cache", "lib.peak_memory.cache_share", scaled(0.5))
 def test_memory_dominated(claim: Claim, model: PreTrainedModel) -> None:
-    """The cache's share of live bytes beyond the weights at the fullest moment, in fp32 (fp16 gives the same)."""
+    """The cache's share of live bytes beyond the weights at the fullest moment (fp32 and fp16 give the same)."""
     from lib.peak_memory import cache_share, crossovers, phase_peaks, shares
 
     peaks = phase_peaks(model, PROMPT, DECODE)
@@ -302,7 +306,7 @@ def test_memory_dominated(claim: Claim, model: PreTrainedModel) -> None:
     for name, value in crossovers(model).items():
         claim.measured(name, value)
     claim.condition("while decoding, on a context that weighs more than a row of logits, the weights left aside")
-    claim.protocol(prompt=PROMPT, dtype="float32", seed=0)
+    claim.protocol(prompt=PROMPT, dtype=number_format(model), seed=0)
 
 
 @claim("kv-cache.backward-keeps")
@@ -316,7 +320,7 @@ def test_memory_dominated(claim: Claim, model: PreTrainedModel) -> None:
 )
 @control("the passes keep one layer's activations", "lib.backward_memory.keeping", faults.of_one_layer, slow=True)
 def test_backward_keeps(claim: Claim, model: PreTrainedModel) -> None:
-    """One forward pass with its loss, fp32; recomputing on four layers; the printed loop in both gradient modes."""
+    """One forward pass with its loss; recomputing on four layers, fp32; the printed loop in both gradient modes."""
     from lib.backward_memory import keeping, plain_and_recomputing, same_gradient, training_state_bytes
     from lib.decoding import random_tokens
     from lib.peak_memory import shares
@@ -337,3 +341,8 @@ def test_backward_keeps(claim: Claim, model: PreTrainedModel) -> None:
     claim.condition(
         "nothing is recomputed, a training step holds thousands of tokens, and inference turns gradients off"
     )
+
+
+def number_format(model: PreTrainedModel) -> str:
+    """The model's, as torch names it."""
+    return str(model.dtype).removeprefix("torch.")

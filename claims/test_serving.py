@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from claims import serving_faults as faults
 from claims.serving_tables import (
     PRINTS_AS_16,
@@ -244,6 +246,7 @@ def test_fragmentation(claim: Claim) -> None:
     faults.exchanged,
     slow=True,
 )
+@pytest.mark.usefixtures("in_fp32")
 def test_real_engine(
     claim: Claim,
     model: PreTrainedModel,

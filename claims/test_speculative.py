@@ -24,7 +24,7 @@ from claims.speculative_runs import (
     WORST_SCHEME,
     differing,
     own_draft_in_half,
-    runs_if_there_is_text,
+    runs_or_reason,
     timed_replies,
     two_trees,
 )
@@ -40,7 +40,6 @@ from claims.speculative_tables import (
 )
 from claims.timed import over_first, roofline, until_settled
 from claims.timed_faults import RATIO, per_step, turned_round
-from fixtures.model import NO_TOKENIZER
 from fixtures.quality import CHAPTER_ROWS
 from fixtures.speculation import CHAPTER_DRAFT, DRAFTS, draft_tokens
 from fixtures.timing import CACHED, POSITIONS
@@ -84,7 +83,7 @@ def test_verify_is_cheap(claim: Claim, timings: Timings) -> None:
     claim.measured("cost_of_one_or_two", cost([draft for draft in drafts if draft < SEVERAL]), unit="1")
     limits = timings.limits
     passes = {n - 1: pass_cost(timings.model, CACHED, positions=n, logits=n) for n in POSITIONS}
-    least = {draft: limits.seconds(c.read_bytes, c.flops) for draft, c in passes.items()}
+    least = {draft: limits.seconds(c.read_bytes, c.flops, timings.model.dtype) for draft, c in passes.items()}
     by_roofline = {draft: least[draft] / least[0] for draft in drafts}
     claim.measured("cost_by_the_roofline", by_roofline, unit="1")
     claim.measured("positions_until_arithmetic_dominates", timings.knee, unit="token")
@@ -195,8 +194,8 @@ def test_expected_tokens(claim: Claim, request: pytest.FixtureRequest) -> None:
     price = CHAPTER_DRAFT * Fraction(1, 5) + 1
     claim.measured("price_of_these_passes_with_a_draft_at_a_fifth", price, "pass of the target")
     claim.condition("the token that the target adds itself is counted")
-    if (speculations := runs_if_there_is_text(request)) is None:
-        claim.not_measured("runs_over_formula_of_acceptance", NO_TOKENIZER)
+    if isinstance(speculations := runs_or_reason(request), str):
+        claim.not_measured("runs_over_formula_of_acceptance", speculations)
     else:
         runs_beside_formula(claim, speculations)
 
@@ -248,9 +247,9 @@ def test_can_be_slower(claim: Claim, request: pytest.FixtureRequest) -> None:
         "Not a property of the draft: with one drafted token it gains at the same acceptance, 1.08 times; with two "
         "it is nearly even. Such an acceptance is a reason to shorten the guess before dropping it."
     )
-    if (speculations := runs_if_there_is_text(request)) is None:
-        claim.not_measured("time_over_plain", NO_TOKENIZER)
-        claim.not_measured("same_reply", NO_TOKENIZER)
+    if isinstance(speculations := runs_or_reason(request), str):
+        claim.not_measured("time_over_plain", speculations)
+        claim.not_measured("same_reply", speculations)
     else:
         timed_beside_formula(claim, speculations, request.getfixturevalue("timings"))
 

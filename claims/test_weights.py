@@ -16,6 +16,8 @@ from functools import partial
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
+import pytest
+
 from claims import weights_faults as faults
 from claims.timed import until_settled
 from claims.weights_faults import ABSMAX, COMPARISON, NF4, PACKING, QUALITY, ROUNDS, SCALE, STATS, STEPS, TABLE
@@ -363,6 +365,7 @@ def test_nf4_beats_g128(claim: Claim, weight_errors: ErrorTable, fine_grained: l
 @claim("weights.fewer-bytes-faster")
 @control("every format is widened in memory first", f"{ROUNDS}.ratio", faults.always_widened, slow=True)
 @control("a step's time is worked out from its bytes", f"{STEPS}.over_bytes", reads(1.0), slow=True)
+@pytest.mark.usefixtures("in_fp32")
 def test_fewer_bytes_faster(claim: Claim, model: PreTrainedModel, timings: Timings) -> None:
     """Whole decode steps over 64 cached tokens, batch 1, every linear layer in the format, the output embedding too.
 

@@ -47,8 +47,9 @@ def share_added(over_base: Estimate) -> Estimate:
 def roofline(claim: Claim, timings: Timings, rounds: Rounds, **costs: tuple[str, PassCost]) -> None:
     """Record how close passes came to this machine's limits; costs: what to call it = (the action, its cost)."""
     limits = timings.limits
+    products = limits.flops(timings.model.dtype)
     for name, (action, cost) in costs.items():
         claim.measured(f"{name}_ms", rounds.seconds(action) * 1000, unit="ms")
         claim.measured(f"{name}_share_of_read_limit", rounds.rate(action, cost.read_bytes / limits.read), unit="1")
-        claim.measured(f"{name}_share_of_product_limit", rounds.rate(action, cost.flops / limits.fp32), unit="1")
+        claim.measured(f"{name}_share_of_product_limit", rounds.rate(action, cost.flops / products), unit="1")
     claim.protocol(**{name: round(value, 1) for name, value in limits.facts().items()})

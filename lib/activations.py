@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel, PretrainedConfig, PreTrainedModel
 
+from lib.unmeasurable import Unmeasurable
+
 Edit = Callable[[Tensor], Tensor]
 
 
@@ -25,10 +27,10 @@ class _Reached(Exception):
 
 
 def decoder_blocks(model: PreTrainedModel) -> list[nn.Module]:
-    """The model's blocks in order. Raises ValueError for an architecture that keeps them elsewhere."""
+    """The model's blocks in order. Raises Unmeasurable for an architecture that keeps them elsewhere."""
     blocks = getattr(model.base_model, "layers", None)
     if not isinstance(blocks, nn.ModuleList) or len(blocks) == 0:
-        raise ValueError(f"{type(model).__name__} has no list of decoder blocks at .layers: cannot read its stream")
+        raise Unmeasurable(f"{type(model).__name__} has no list of decoder blocks at .layers: cannot read its stream")
     return list(blocks)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
-from lib.decoding import random_tokens
+from lib.decoding import random_tokens, refuse_beyond
 from lib.live_bytes import Peak, peak_of
 from lib.slim_models import SLIM_VOCABULARY, slim_config
 
@@ -61,6 +61,7 @@ def forward_with_loss(model: PreTrainedModel, ids: Tensor, gradients: bool) -> P
 
     Leaves no gradient behind: the graph dies with the output.
     """
+    refuse_beyond(model, ids.shape[1])
     with torch.set_grad_enabled(gradients):
         output, peak = peak_of(lambda: model(ids.to(model.device), labels=ids.to(model.device), use_cache=False))
     del output
@@ -99,8 +100,10 @@ def same_gradient(a: Scheme, b: Scheme) -> bool:
 
 
 def _scheme(model: PreTrainedModel, ids: Tensor) -> Scheme:
-    loss, peak = peak_of(lambda: model(ids, labels=ids, use_cache=False).loss)
-    model.zero_grad()
-    loss.backward()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # a model with dropout drops the same in both
+        loss, peak = peak_of(lambda: model(ids, labels=ids, use_cache=False).loss)
+        model.zero_grad()
+        loss.backward()
     gradient = tuple(p.grad.clone() for p in model.parameters() if p.grad is not None)
     return Scheme(peak.end_bytes, peak.allocated_bytes, gradient)

@@ -20,13 +20,14 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from lib.decoding import decode_step, greedy_choice, prefill
+from lib.unmeasurable import Unmeasurable
 
 # A pass over one position already reads all the weights, which costs as much as the arithmetic of some 16 positions on
 # the CPUs this was measured on; a pass of its own for the common prefix must save clearly more than that.
 WORTH_A_PASS = 32
 
 
-class BrokenLogits(ValueError):
+class BrokenLogits(Unmeasurable):
     """The model answered with logits that have no largest finite value; nothing can be chosen from them."""
 
 

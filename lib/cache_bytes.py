@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lib.unmeasurable import Unmeasurable
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 KEY_AND_VALUE = 2
 
 
-class UnknownCacheShape(ValueError):
+class UnknownCacheShape(Unmeasurable):
     """The configuration's cache is not plain keys and values per head, so the formula does not describe it."""
 
 

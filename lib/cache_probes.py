@@ -13,8 +13,9 @@ import torch
 from transformers import DynamicCache, PretrainedConfig, PreTrainedModel, StaticCache
 
 from lib.cache_bytes import Occupancy, cache_shape, occupancy, storage_bytes
-from lib.decoding import decode_step, forward, prefill, random_tokens
+from lib.decoding import forward, prefill, random_tokens
 from lib.slim_models import SLIM_VOCABULARY, cache_only
+from lib.unmeasurable import Unmeasurable
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 PROBE_TOKENS = 10
@@ -61,6 +62,8 @@ def possible_kv_heads(config: PretrainedConfig) -> dict[int, Fraction]:
     for kv_heads in range(1, config.num_attention_heads + 1):
         try:
             found[kv_heads] = bytes_per_token_with(config, kv_heads)
+        except Unmeasurable:
+            raise
         except ValueError:
             continue
     return found
@@ -107,6 +110,6 @@ def padded_batch(model: PreTrainedModel, lengths: Sequence[int]) -> Occupancy:
 
 def _held_after_step(model: PreTrainedModel, cache: DynamicCache | StaticCache) -> Held:
     forward(model, random_tokens(PROMPT, SLIM_VOCABULARY), cache=cache, use_cache=True)
-    decode_step(model, random_tokens(1, SLIM_VOCABULARY), cache)
+    forward(model, random_tokens(1, SLIM_VOCABULARY), cache=cache, use_cache=True)  # no decode_step: layers may forget
     formula = (PROMPT + 1) * cache_shape(model.config).bytes_per_token(model.dtype.itemsize)
     return Held(storage_bytes(cache), formula)

@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache
+
+from lib.unmeasurable import Unmeasurable
 
 ALL_POSITIONS = 0  # transformers' own code for ``logits_to_keep``: a logit row for every position
 
@@ -61,8 +63,10 @@ def forward(  # noqa: PLR0913 (one pass has these choices, and every caller make
     cache: grown in place by the n positions, together with ``use_cache``; without either nothing is cached.
     ids: (B, n) int64, moved to the model's device. logits_to_keep: how many trailing positions get logits,
     ``ALL_POSITIONS`` for every one. attention_mask: (B, cached + n), 1 for real tokens; None when nothing is padded.
-    position_ids: (B, n), for padded rows of a model with absolute positions; None leaves them to the model.
+    position_ids: (B, n), for padded rows of a model with absolute positions; None leaves them to the model. Raises
+    Unmeasurable where the model has fewer positions.
     """
+    refuse_beyond(model, (cached_tokens(cache) if cache is not None else 0) + ids.shape[1])
     mask = None if attention_mask is None else attention_mask.to(model.device)
     # not every model takes positions, so the argument is only there when a caller has some
     positions = {} if position_ids is None else {"position_ids": position_ids.to(model.device)}
@@ -82,10 +86,12 @@ def prefill(
 ) -> Prefilled:
     """Run the prompt ids (B, P) once and keep its keys and values in a fresh cache.
 
-    Raises ValueError for an empty prompt, RuntimeError if the model did not cache exactly P positions.
+    Raises ValueError for an empty prompt, RuntimeError if the model did not cache exactly P positions, Unmeasurable
+    where its layers would not keep them all.
     """
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise ValueError(f"a prompt is (batch, at least one token), not {tuple(ids.shape)}")
+    refuse_beyond(model, ids.shape[1], kept=True)
     out = forward(
         model, ids, use_cache=True, logits_to_keep=logits_to_keep, attention_mask=attention_mask,
         position_ids=position_ids,
@@ -108,6 +114,7 @@ def decode_step(  # noqa: PLR0913 (as forward)
     The cache grows by n positions *in place*: use a fresh one, or ``rollback``, for a second measurement.
     """
     start = cached_tokens(cache)
+    refuse_beyond(model, start + tokens.shape[1], kept=True)
     out = forward(
         model, tokens, cache=cache, use_cache=True, logits_to_keep=logits_to_keep, attention_mask=attention_mask,
         position_ids=position_ids,
@@ -115,6 +122,24 @@ def decode_step(  # noqa: PLR0913 (as forward)
     _check_length(cache, start + tokens.shape[1])
     logits: Tensor = out.logits
     return logits
+
+
+def refuse_beyond(model: PreTrainedModel, positions: int, *, kept: bool = False) -> None:
+    """Raise Unmeasurable where a model has fewer positions, or, where all are to be kept, layers that keep fewer."""
+    learned = getattr(model.base_model, "wpe", None)  # GPT-2's name; rotary positions have no end
+    if isinstance(learned, torch.nn.Embedding) and positions > learned.num_embeddings:
+        raise Unmeasurable(f"this model has {learned.num_embeddings:,} positions, {positions:,} are needed")
+    window = sliding_window(model.config)
+    if kept and window is not None and positions >= window:
+        raise Unmeasurable(f"this model's layers keep {window - 1:,} positions at most, {positions:,} are needed")
+
+
+def sliding_window(config: PreTrainedConfig) -> int | None:
+    """The last so many positions that some layer sees; None where every layer sees all of them."""
+    text = config.get_text_config()
+    window, kinds = getattr(text, "sliding_window", None), getattr(text, "layer_types", None)
+    slides = "sliding_attention" in kinds if kinds else getattr(text, "use_sliding_window", True)
+    return int(window) if window and slides else None
 
 
 def greedy_choice(logits: Tensor) -> Tensor:

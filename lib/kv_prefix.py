@@ -95,8 +95,9 @@ def rounding_bound(config: PretrainedConfig, dtype: torch.dtype) -> float:
     format, and the errors of the L layers are taken to add up. An estimate from above, not a proof.
     """
     text = config.get_text_config()
+    widest = getattr(text, "intermediate_size", None) or 4 * text.hidden_size  # where none is named, it is four times
     unit_roundoff = torch.finfo(dtype).eps / 2
-    return float(text.num_hidden_layers * math.sqrt(text.intermediate_size) * unit_roundoff)
+    return float(text.num_hidden_layers * math.sqrt(widest) * unit_roundoff)
 
 
 def _relative(a: Tensor, b: Tensor) -> float:

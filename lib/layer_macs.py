@@ -17,6 +17,7 @@ from transformers import PretrainedConfig
 from lib.cache_bytes import cache_shape
 from lib.decoding import decode_step, prefill
 from lib.slim_models import one_real_layer
+from lib.unmeasurable import Unmeasurable
 
 FLOPS_PER_MAC = 2
 
@@ -57,7 +58,7 @@ def decode_step_macs(config: PretrainedConfig, kv_heads: int, context: int) -> L
     """Count one step that feeds one token at the end of `context` positions, itself included (context ≥ 2).
 
     Runs one layer of this width on the meta device: no numbers are computed, the operations are the real ones.
-    Raises ValueError for a model whose layers are not attention and a gated MLP under the usual names.
+    Raises Unmeasurable for a model whose layers are not attention and a gated MLP under the usual names.
     """
     model = one_real_layer(config, num_key_value_heads=kv_heads)
     ids = torch.zeros((1, context - 1), dtype=torch.long, device="meta")
@@ -85,7 +86,7 @@ def _by_part(flops: dict[str, int]) -> LayerMacs:
     def macs(module: str) -> int:
         found = [count for name, count in flops.items() if name.endswith(f"layers.0.{module}")]
         if len(found) != 1:
-            raise ValueError(f"no module layers.0.{module}: not a layer that this counter knows")
+            raise Unmeasurable(f"no module layers.0.{module}: not a layer that this counter knows")
         return found[0] // FLOPS_PER_MAC
 
     query_output = macs("self_attn.q_proj") + macs("self_attn.o_proj")

@@ -19,12 +19,13 @@ from lib.quantization.schemes import Scheme
 from lib.quantization.swap import WeightSwap
 from lib.scoring import Scores, open_head, score
 from lib.token_flops import TokenFlops
+from lib.unmeasurable import Unmeasurable
 
 REFERENCE = "reference"
 OWN = "own"  # the text that the unquantized model wrote itself
 
 
-class NotANumber(ValueError):
+class NotANumber(Unmeasurable):
     """A broken model's loss is not a number: nothing can be compared with it."""
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from lib.streamed_logits import read_logits
+from lib.unmeasurable import Unmeasurable
 
 ROWS_TOGETHER = 1024  # tokens in one pass of the body: every pass reads all weights once, and by then that is 3 % of it
 PROBE_TOKENS = 4
@@ -25,7 +26,7 @@ PROBE_TOKENS = 4
 SAME_LOGITS = 1e-4
 
 
-class UnusualHead(ValueError):
+class UnusualHead(Unmeasurable):
     """The model does something to its logits besides multiplying the last hidden state by the output embedding."""
 
 

@@ -8,13 +8,15 @@ that keeps those numbers and shrinks the others. Weights are random, seeded, and
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
-from lib.cache_bytes import cache_shape
+from lib.cache_bytes import CacheShape, cache_shape
+from lib.unmeasurable import Unmeasurable
 
 SLIM_WIDTH = 16  # of everything that the cache does not see
 SLIM_VOCABULARY = 32
@@ -35,9 +37,15 @@ def slim_config(config: PretrainedConfig, **changes: Any) -> PretrainedConfig:
 
 
 def cache_only(config: PretrainedConfig, dtype: torch.dtype = torch.float32, **changes: Any) -> PreTrainedModel:
-    """A model with exactly this configuration's cache and next to no weights, in eval mode."""
+    """A model with exactly this configuration's cache and next to no weights, in eval mode.
+
+    Raises Unmeasurable for an architecture whose heads follow from its width, so that it cannot be had slim.
+    """
     widths = {"hidden_size": SLIM_WIDTH, "intermediate_size": SLIM_WIDTH}
-    return _build(slim_config(config, **widths, **changes), dtype, "cpu", "sdpa")
+    slim = slim_config(config, **widths, **changes)
+    model = _build(slim, dtype, "cpu", "sdpa")
+    _refuse_other_heads(model, cache_shape(slim))
+    return model
 
 
 def one_real_layer(config: PretrainedConfig, **changes: Any) -> PreTrainedModel:
@@ -58,15 +66,28 @@ def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
     """A model of the first layers of another: the same weights, not copied, with its embeddings and last norm."""
     config = copy.deepcopy(model.config)
     text = config.get_text_config()
-    text.num_hidden_layers, text.layer_types = layers, text.layer_types and text.layer_types[:layers]
+    text.num_hidden_layers = layers
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:layers]
     with torch.device("meta"):
         part: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
     part.load_state_dict(model.state_dict(), strict=False, assign=True)
     part.tie_weights()
-    for name, buffer in model.named_buffers():
-        _set_buffer(part, name, buffer)
+    buffers = dict(model.named_buffers())
+    for name in [name for name, _ in part.named_buffers()]:
+        _set_buffer(part, name, buffers[name])
     part.eval()
     return part
+
+
+def _refuse_other_heads(model: PreTrainedModel, wanted: CacheShape) -> None:
+    """Some architectures pass over a head dimension or a number of key-value heads that is set."""
+    shapes: set[tuple[int, int]] = set()
+    with torch.no_grad(), suppress(RuntimeError):  # heads that do not divide are the caller's to find
+        cache = model(torch.zeros((1, 1), dtype=torch.long), use_cache=True).cache
+        shapes = {(t.shape[1], t.shape[3]) for layer in cache.layers for t in (layer.keys, layer.values)}
+    if shapes - {(wanted.kv_heads, wanted.head_dim)}:
+        raise Unmeasurable(f"{model.config.model_type} has no key-value heads whose number and size can be set")
 
 
 def _set_buffer(model: nn.Module, name: str, buffer: torch.Tensor) -> None:

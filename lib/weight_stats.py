@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from torch import Tensor, nn
 
+from lib.unmeasurable import Unmeasurable
+
 
 @dataclass(frozen=True)
 class WeightSummary:
@@ -36,7 +38,7 @@ class WeightSummary:
 def projection_weights(model: nn.Module) -> dict[str, Tensor]:
     """The weight matrices of all linear layers by name, the output embedding excepted; (out, in) each, not copied.
 
-    Raises ValueError when the model has none.
+    Raises Unmeasurable when the model has none.
     """
     find_output = getattr(model, "get_output_embeddings", None)
     output = find_output() if callable(find_output) else None
@@ -46,7 +48,7 @@ def projection_weights(model: nn.Module) -> dict[str, Tensor]:
         if isinstance(module, nn.Linear) and module is not output
     }
     if not weights:
-        raise ValueError("the model has no linear projections")
+        raise Unmeasurable(f"{type(model).__name__} has no linear layers of its own for its projections")
     return weights
 
 

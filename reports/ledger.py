@@ -20,6 +20,7 @@ WARRANTS = frozenset({"exact", "exhaustive", "sampled", "timed", "literature"})
 NEEDS = frozenset({"model", "shape", "trained", "chapter", "gpu", "timing", "lit"})
 BEARS = frozenset({"number", "conclusion", "explanation"})
 STANDINGS = frozenset({"proven", "likely", "does-not-transfer"})
+DEFAULT = "default"  # the key of a record for every model
 GIVEN = "given"  # a printed figure that a test takes as its premise instead of measuring it
 NOT_LEDGERS = frozenset({"numerals.toml"})
 
@@ -99,9 +100,13 @@ class Statement:
         """The figures that the chapter prints."""
         return [f for f in self.figures.values() if f.origin == "printed"]
 
-    def record_for(self, slug: str | None, device: str | None = None) -> Verdict | None:
-        """The verdict on record for a model and device class; None where there is none yet."""
-        return _look_up(self.on_record, slug, device)
+    def record_for(self, slug: str | None, device: str | None = None, *, usual: bool = True) -> Verdict | None:
+        """The verdict on record for a model and device class; None where there is none yet.
+
+        usual: whether the model is in fp32, in which every record that names no model was made.
+        """
+        named = {key: verdict for key, verdict in self.on_record.items() if usual or key != DEFAULT}
+        return _look_up(named, slug, device)
 
 
 @dataclass(frozen=True)
@@ -223,7 +228,7 @@ def _check_number(text: object, place: str) -> None:
 
 def _on_record(raw: dict[str, Any], where: str) -> dict[str, Verdict]:
     record = raw.get("on_record", {})
-    by_model = {"default": record} if isinstance(record, str) else dict(record)
+    by_model = {DEFAULT: record} if isinstance(record, str) else dict(record)
     try:
         return {slug: Verdict(name.upper().replace("-", "_")) for slug, name in by_model.items()}
     except (ValueError, AttributeError):
@@ -231,7 +236,7 @@ def _on_record(raw: dict[str, Any], where: str) -> dict[str, Verdict]:
 
 
 def _look_up(record: Mapping[str, Verdict], slug: str | None, device: str | None) -> Verdict | None:
-    keys = (f"{slug}@{device}", str(slug), "default")
+    keys = (f"{slug}@{device}", str(slug), DEFAULT)
     return next((record[key] for key in keys if key in record), None)
 
 

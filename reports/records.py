@@ -20,7 +20,7 @@ Record = dict[str, Any]
 def measured_record(claim: Claim, verdict: Verdict, subject: Subject) -> Record:
     """The record of a claim whose test ran to its end."""
     record = _blank(claim.statement, subject)
-    on_record = claim.statement.record_for(subject.slug, subject.device)
+    on_record = _on_record(claim.statement, subject)
     expected = {} if on_record is None else _figure_records(claim, subject)
     verdict = as_far_as_decided(verdict, on_record, ((claim.aspects[n].verdict, v) for n, v in expected.items()))
     flipped = {name: _flipped_cases(claim, name, known) for name, known in expected.items()}
@@ -74,6 +74,10 @@ def build_summary(
     }
 
 
+def _on_record(statement: Statement, subject: Subject) -> Verdict | None:
+    return statement.record_for(subject.slug, subject.device, usual=subject.usual_format)
+
+
 def _figure_records(claim: Claim, subject: Subject) -> dict[str, Verdict]:
     figures = {name: claim.statement.figures[name] for name in claim.aspects if name in claim.statement.figures}
     records = {name: figure.record_for(subject.slug, subject.device) for name, figure in figures.items()}
@@ -103,7 +107,7 @@ def _count_key(row: Record) -> str:
 
 
 def _blank(statement: Statement, subject: Subject) -> Record:
-    on_record = statement.record_for(subject.slug, subject.device)
+    on_record = _on_record(statement, subject)
     return {
         "id": statement.id, "section": statement.section, "verdict": Verdict.NOT_MEASURED.value,
         "on_record": on_record and on_record.value, "outcome": "", "transferred": False,

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from reports.subject_key import format_suffix
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -18,8 +20,13 @@ class Subject:
 
     @property
     def slug(self) -> str | None:
-        """The key of this model in `on_record` tables."""
-        return None if self.model is None else str(self.model["slug"])
+        """The key of this model in `on_record` tables; in another format than fp32 it is another subject."""
+        return None if self.model is None else str(self.model["slug"]) + format_suffix(self.model)
+
+    @property
+    def usual_format(self) -> bool:
+        """Whether records that name no model apply: what needs none, and models in fp32."""
+        return self.model is None or not format_suffix(self.model)
 
     @property
     def device(self) -> str | None:

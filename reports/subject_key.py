@@ -24,8 +24,13 @@ def model_name(model: Mapping[str, Any] | None) -> str:
     """The model's half of the key."""
     if model is None or not isinstance(model.get("slug"), str):
         return NO_MODEL
+    return _plain(model["slug"] + format_suffix(model))
+
+
+def format_suffix(model: Mapping[str, Any]) -> str:
+    """What the number format adds to a model's name: nothing for the usual one."""
     dtype = str(model.get("dtype") or USUAL_DTYPE).removeprefix("torch.")
-    return _plain(model["slug"] + f"-{dtype}" * (dtype != USUAL_DTYPE))
+    return f"-{dtype}" * (dtype != USUAL_DTYPE)
 
 
 def machine_name(machine: str | None) -> str:

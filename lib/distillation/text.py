@@ -22,6 +22,7 @@ from lib.activations import residual_stream
 from lib.clusters import cluster_mean
 from lib.distillation.students import Evaluate, Lessons, Student, student_logits, symbol_losses
 from lib.intervals import Estimate
+from lib.unmeasurable import Unmeasurable
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ class Judged:
 def read_out(model: PreTrainedModel, stream: Tensor, ids: Tensor | None = None) -> Tensor:
     """(…, V) logits that the final norm and the output matrix give a residual stream (…, D), of some ids (V,) or all.
 
-    Raises ValueError for an architecture that keeps its final norm elsewhere than at `.norm`.
+    Raises Unmeasurable for an architecture that keeps its final norm elsewhere than at `.norm`.
     """
     norm, head = getattr(model.base_model, "norm", None), model.get_output_embeddings()
     if norm is None or head is None:
-        raise ValueError(f"{type(model).__name__} has no norm and output matrix where this looks for them")
+        raise Unmeasurable(f"{type(model).__name__} has no norm and output matrix where this looks for them")
     rows: Tensor = head.weight if ids is None else head.weight[ids.to(head.weight.device)]
     with torch.no_grad():
         logits: Tensor = norm(stream.to(rows.device, rows.dtype)) @ rows.T
@@ -58,7 +59,7 @@ def read_out(model: PreTrainedModel, stream: Tensor, ids: Tensor | None = None) 
 def judge(model: PreTrainedModel, ids: Tensor, depths: Sequence[int], least: int = 2) -> Judged:
     """Ask the model after each of `depths` blocks (its number of blocks: the model itself) about texts (P, N + 1).
 
-    least: how often an id must occur to become a symbol. Raises ValueError where fewer than two do.
+    least: how often an id must occur to become a symbol. Raises Unmeasurable where fewer than two do.
     """
     symbols = frequent(ids, least)
     known = as_symbols(ids, symbols)
@@ -71,11 +72,11 @@ def judge(model: PreTrainedModel, ids: Tensor, depths: Sequence[int], least: int
 
 
 def frequent(ids: Tensor, least: int) -> Tensor:
-    """The ids that occur at least so often, ascending. Raises ValueError where fewer than two do."""
+    """The ids that occur at least so often, ascending. Raises Unmeasurable where fewer than two do."""
     found, counts = torch.unique(ids, return_counts=True)
     symbols: Tensor = found[counts >= least]
     if len(symbols) < 2:
-        raise ValueError(f"only {len(symbols)} ids occur {least} times: no distribution to learn")
+        raise Unmeasurable(f"only {len(symbols)} ids occur {least} times: no distribution to learn")
     return symbols
 
 

@@ -17,10 +17,11 @@ from lib.parallel import map_on_cores
 from lib.quantization.absmax import NotFiniteError
 from lib.quantization.errors import rebuild
 from lib.quantization.schemes import Scheme
+from lib.unmeasurable import Unmeasurable
 from lib.weight_stats import projection_weights
 
 
-class NotFinite(ValueError):
+class NotFinite(Unmeasurable):
     """A weight to be quantized is NaN or infinite: absmax has no scale for it."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
 
 import torch
@@ -10,12 +11,13 @@ from transformers import PreTrainedModel
 from lib.cache_bytes import CacheShape, cache_shape
 from lib.paged_cache.storage import PagedStorage
 from lib.serving.attention import PackedRow, Span, packed_forward
+from lib.unmeasurable import Unmeasurable
 
 # These recompute their frequencies from the longest position of a pass, so a neighbour would change a request's tokens.
 NEIGHBOURLY_ROPE = frozenset({"dynamic", "longrope"})
 
 
-class UnsupportedModel(ValueError):
+class UnsupportedModel(Unmeasurable):
     """The engine would not compute what this model computes alone."""
 
 
@@ -50,7 +52,7 @@ def longest(model: PreTrainedModel) -> int | None:
 
 
 def _name(model: PreTrainedModel) -> str:
-    return str(model.config.name_or_path or type(model).__name__)
+    return PurePath(str(model.config.name_or_path)).name or type(model).__name__  # no path of this machine in a record
 
 
 def _obstacle(model: PreTrainedModel, config: Any) -> str:

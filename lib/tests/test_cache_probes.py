@@ -1,7 +1,7 @@
 """Probes of real caches against the formula where it must be exact, and against known excess where it must not."""
 
 import pytest
-from transformers import LlamaConfig, Qwen2Config
+from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
 from lib.cache_bytes import cache_shape, kv_bytes_per_token
 from lib.cache_probes import (
@@ -16,6 +16,7 @@ from lib.cache_probes import (
     possible_kv_heads,
 )
 from lib.slim_models import cache_only
+from lib.unmeasurable import Unmeasurable
 
 TINY = Qwen2Config(hidden_size=32, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, head_dim=8)
 
@@ -67,3 +68,9 @@ def test_padded_batch_against_its_slots() -> None:
     mixed, equal = padded_batch(model, [7, 3, 2]), padded_batch(model, [7, 7, 7])
     assert (mixed.allocated_bytes, mixed.used_bytes) == (21 * per_token, 12 * per_token)
     assert equal.wasted_share == 0
+
+
+def test_heads_that_cannot_be_set_are_refused_and_not_counted() -> None:
+    """GPT-2 has as many key-value heads as query heads, whatever is set: every number of them would seem to run."""
+    with pytest.raises(Unmeasurable, match="gpt2 has no key-value heads whose number and size can be set"):
+        possible_kv_heads(GPT2Config(n_embd=48, n_layer=2, n_head=6))

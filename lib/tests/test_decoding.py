@@ -2,8 +2,10 @@
 
 import pytest
 import torch
-from transformers import GenerationConfig, LlamaConfig, PreTrainedModel, Qwen2Config
+from transformers import GenerationConfig, GPT2Config, LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config
+from transformers.models.gpt2 import GPT2LMHeadModel
 from transformers.models.llama import LlamaForCausalLM
+from transformers.models.mistral import MistralForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
 from lib.decoding import (
@@ -17,8 +19,11 @@ from lib.decoding import (
     layer_tensors,
     prefill,
     random_tokens,
+    refuse_beyond,
     rollback,
+    sliding_window,
 )
+from lib.unmeasurable import Unmeasurable
 
 VOCAB = 97
 SIZES = {
@@ -141,3 +146,35 @@ def test_own_loop_against_generate_with_the_penalty_spelled_out(tiny: PreTrained
     tiny.generation_config.eos_token_id = int(greedy_cached(tiny, ids, 3).tokens[0, -1])  # … and where it would stop
     assert torch.equal(greedy_generate(tiny, ids, 12, 1.0), greedy_cached(tiny, ids, 12).tokens)
     assert not torch.equal(greedy_generate(tiny, ids, 12, 5.0), greedy_cached(tiny, ids, 12).tokens)
+
+
+def test_a_window_is_no_longer_than_what_its_layers_keep() -> None:
+    """With one position fewer the cache is whole; with the window's own number the first position is gone."""
+    torch.manual_seed(7)
+    model = MistralForCausalLM(MistralConfig(**SIZES, head_dim=8, sliding_window=8)).eval()
+    cache = prefill(model, random_tokens(6, VOCAB)).cache
+    decode_step(model, random_tokens(1, VOCAB), cache)
+    assert {keys.shape[2] for keys, _ in layer_tensors(cache)} == {7}
+    with pytest.raises(Unmeasurable, match="layers keep 7 positions at most, 8 are needed"):
+        decode_step(model, random_tokens(1, VOCAB), cache)
+    with pytest.raises(Unmeasurable, match="layers keep 7 positions at most, 9 are needed"):
+        prefill(model, random_tokens(9, VOCAB))
+    kept = model(random_tokens(9, VOCAB), use_cache=True).cache
+    assert {keys.shape[2] for keys, _ in layer_tensors(kept)} == {7}  # what would have been measured instead
+
+
+def test_which_models_slide() -> None:
+    qwen2 = {"sliding_window": 8, "max_window_layers": 1}
+    assert sliding_window(MistralConfig(**SIZES, sliding_window=8)) == 8
+    assert sliding_window(MistralConfig(**SIZES, sliding_window=None)) is None
+    assert sliding_window(Qwen2Config(**SIZES, **qwen2, use_sliding_window=True)) == 8
+    assert sliding_window(Qwen2Config(**SIZES, **qwen2)) is None
+    assert sliding_window(LlamaConfig(**SIZES)) is None
+
+
+def test_a_table_of_positions_ends(tiny: PreTrainedModel) -> None:
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=VOCAB, n_embd=8, n_layer=1, n_head=2, n_positions=16)).eval()
+    refuse_beyond(model, 16)
+    with pytest.raises(Unmeasurable, match="16 positions, 17 are needed"):
+        prefill(model, random_tokens(17, VOCAB))
+    refuse_beyond(tiny, 10**6, kept=True)

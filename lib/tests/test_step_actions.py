@@ -191,5 +191,5 @@ def test_a_model_without_linear_layers_is_refused() -> None:
     from transformers import GPT2Config
     from transformers.models.gpt2 import GPT2LMHeadModel
 
-    with pytest.raises(ValueError, match="no linear projections"):
+    with pytest.raises(ValueError, match="no linear layers of its own"):
         pass_cost(GPT2LMHeadModel(GPT2Config(vocab_size=7, n_embd=8, n_layer=1, n_head=2)), 4)

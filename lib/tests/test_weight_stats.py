@@ -42,7 +42,7 @@ def test_projections_are_the_models_own_memory() -> None:
 
 
 def test_a_model_without_linear_layers_is_refused() -> None:
-    with pytest.raises(ValueError, match="no linear projections"):
+    with pytest.raises(ValueError, match="no linear layers of its own"):
         projection_weights(nn.Embedding(3, 3))
 
 

@@ -178,16 +178,16 @@ def reproduce(claim: Claim, page: Page) -> str:
     """The command that measures the claim again, quoted for a shell; with the model where the run was given one."""
     if not claim.test:
         return ""
-    asked = next(filter(None, (_asked_model(run) for run in page.subject_of(claim).runs)), "")
-    model = ["--model", asked] if asked and _WEIGHTS & set(claim.needs) else []
-    return shlex.join(["pytest", claim.test, *model])
+    runs = page.subject_of(claim).runs if _WEIGHTS & set(claim.needs) else ()
+    asked = {name: next(filter(None, (_asked(run, name) for run in runs)), "") for name in ("--model", "--dtype")}
+    return shlex.join(["pytest", claim.test, *(word for pair in asked.items() if pair[1] for word in pair)])
 
 
-def _asked_model(run: dict[str, object]) -> str:
-    """What the run's command gave as --model."""
+def _asked(run: dict[str, object], option: str) -> str:
+    """What the run's command gave as this option."""
     words = command_line(run.get("command")).split()
-    given = [word.removeprefix("--model=") for word in words if word.startswith("--model=")]
-    given += [after for word, after in pairwise(words) if word == "--model"]
+    given = [word.removeprefix(f"{option}=") for word in words if word.startswith(f"{option}=")]
+    given += [after for word, after in pairwise(words) if word == option]
     return next(iter(given), "")
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from reports.ledger import LedgerError, load_ledger
+from reports.subject import Subject
 from reports.verdict import Verdict
 
 GOOD = """
@@ -44,6 +45,20 @@ def test_records_by_model_and_device(load):
     assert statement.record_for("toy", "cpu") is Verdict.REFUTED
     assert statement.record_for("toy", "cuda") is Verdict.HOLDS
     assert statement.record_for("other", "cpu") is None
+
+
+def test_a_record_for_every_model_was_made_in_fp32(load):
+    statement = load(GOOD).statements["toys.one"]
+    assert statement.record_for("toy-bfloat16", "cpu", usual=False) is None
+    named = load(GOOD.replace('on_record = "holds"', 'on_record = { default = "holds", toy-bfloat16 = "holds" }'))
+    assert named.statements["toys.one"].record_for("toy-bfloat16", "cpu", usual=False) is Verdict.HOLDS
+
+
+def test_another_number_format_is_another_subject():
+    fp32 = {"slug": "toy", "device": "cpu", "dtype": "float32"}
+    told = [Subject(frozenset(), model) for model in (fp32, fp32 | {"dtype": "bfloat16"}, fp32 | {"dtype": None}, None)]
+    assert [subject.slug for subject in told] == ["toy", "toy-bfloat16", "toy", None]
+    assert [subject.usual_format for subject in told] == [True, False, True, True]
 
 
 @pytest.mark.parametrize(
