@@ -35,9 +35,9 @@ def report(results: Path, root: Path) -> str:
     day = datetime.fromtimestamp(results.stat().st_mtime, UTC).date()
     head = [
         "# Do the tests notice?", "",
-        f"{day}. `.ci/mutate.py` changes one thing at a time in a module, and its tests should go red. Of each module a seeded",
-        f"sample, each mutant under the test files that import the module, {MOST_FILES} at most. *At first* is before any test",
-        "was written for a survivor of that sample, and so unbiased; *now* is after.", "",
+        f"{day}. `.ci/mutate.py` changes one thing at a time in a module, and its tests should go red. Of each",
+        f"module a seeded sample, under the test files that import the module, {MOST_FILES} at most. *At first* is",
+        "before any test was written for a survivor of that sample, and so unbiased; *now* is after.", "",
         *(_rate(seed, rows, present) for seed in seeds), "",
     ]  # fmt: skip
     table = ["| module | mutants | " + " | ".join(f"seed {s}: at first | now" for s in seeds) + " |"]

@@ -18,8 +18,8 @@ from pathlib import Path
 WARM = ("torch", "transformers.models.qwen2.modeling_qwen2", "scipy.stats", "scipy.optimize", "hypothesis", "gguf")
 MOST_FILES = 4  # of tests per module, the likeliest first
 MEMORY = 8 << 30  # bytes a mutant may hold
-PYTEST = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:benchmark",
-          "-m", "not slow and not gpu", "-W", "ignore::pytest.PytestAssertRewriteWarning"]  # fmt: skip
+PYTEST = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", "not slow and not gpu",
+          "-W", "ignore::pytest.PytestAssertRewriteWarning"]  # fmt: skip
 
 
 def warm() -> None:
