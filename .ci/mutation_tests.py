@@ -41,18 +41,21 @@ class Ended:
 
 
 def tests_of(module: str, root: Path) -> list[str]:
-    """Test files that import the module, those whose names share most words with it first; else those one step away."""
-    known = {path: _imports(path) for path in root.rglob("*.py") if "out" not in path.parts}
+    """The likeliest test files: those that import the module, then those that import what imports it, by their names.
+
+    A name is likely by the words that it shares with the module's; one step away it has to share two.
+    """
+    known = {path.relative_to(root): _imports(path) for path in root.rglob("*.py") if "out" not in path.parts}
     tests = [path for path in known if path.parent.name == "tests" and path.name.startswith("test_")]
-    wanted = {module}
-    for _ in range(3):
-        found = [path for path in tests if known[path] & wanted]
-        if found:
-            words = set(re.split(r"[._]", module))
-            shared = {path: len(words & set(re.split(r"[/_.]", str(path.relative_to(root))))) for path in found}
-            return [str(path.relative_to(root)) for path in sorted(found, key=lambda p: (-shared[p], p))][:MOST_FILES]
-        wanted |= {".".join(p.relative_to(root).with_suffix("").parts) for p, names in known.items() if names & wanted}
-    raise SystemExit(f"{module}: no test imports it")
+    words = set(re.split(r"[._]", module))
+    shared = {path: len(words & set(re.split(r"[/_.]", str(path)))) for path in tests}
+    importers = {".".join(path.with_suffix("").parts) for path, names in known.items() if module in names}
+    direct = [path for path in tests if module in known[path]]
+    others = [path for path in tests if path not in direct and known[path] & importers and shared[path] > 1]
+    found = [path for group in (direct, others) for path in sorted(group, key=lambda p: (-shared[p], p))]
+    if not found:
+        raise SystemExit(f"{module}: no test imports it, nor what imports it")
+    return [str(path) for path in found[:MOST_FILES]]
 
 
 @functools.cache
