@@ -192,4 +192,5 @@ def show(number: Estimate | Number) -> str:
     as_float = float(number)
     if as_float.is_integer() and abs(as_float) < 1e15:
         return f"{int(as_float):,}"
-    return f"{as_float:,.4g}" if abs(as_float) < 1e4 else f"{as_float:,.1f}"
+    four_digits_say_it = abs(as_float) < 9999.5  # from there on they would be 1e+04
+    return f"{as_float:,.4g}" if four_digits_say_it else f"{as_float:,.1f}"

@@ -230,3 +230,7 @@ def test_outlier_features_reject_a_dimension_that_is_massive_at_one_position_onl
     stream[:, ::10, 2] = 7.0
     assert outlier_features(stream) == [2]
     assert position_share(stream, 1) == 1 / 84
+
+
+def test_a_histogram_has_every_bin_though_the_last_ones_are_empty() -> None:
+    assert octave_histogram(torch.tensor([2.0, 3.0]), (2, 4, 8, 16)) == [2, 0, 0]

@@ -142,3 +142,9 @@ def test_a_grid_without_steps_is_refused() -> None:
 
 def test_bits_count_the_scales() -> None:
     assert awq_bits_per_weight(SCHEMES["int4-g128"], 896, 896) == 4.125 + 16 / 896
+
+
+def test_channels_that_are_read_at_less_than_one_are_scaled_too() -> None:
+    """The wrong variant takes whatever is small for silence."""
+    assert channel_scales(torch.tensor([0.5, 0.125]), 1.0).tolist() == [2.0, 0.5]
+    assert channel_scales(torch.zeros(2), 1.0).tolist() == [1.0, 1.0]

@@ -226,3 +226,14 @@ def test_broken_logits_are_refused(tiny: PreTrainedModel, poison: float) -> None
         tiny.get_output_embeddings().weight[5] = poison
     with pytest.raises(BrokenLogits, match="NaN"):
         ours(tiny, prompts_with())
+
+
+def test_a_common_beginning_is_computed_once_and_only_if_asked_for(tiny: PreTrainedModel) -> None:
+    fed: list[tuple[int, ...]] = []
+    hook = tiny.get_input_embeddings().register_forward_hook(lambda _module, args, _out: fed.append(args[0].shape))
+    prompts = prompts_with(shared=40, lengths=(3, 5))
+    for share_prefix, shapes in ((True, [(1, 40), (2, 5)]), (False, [(2, 45)])):
+        fed.clear()
+        prefilled(tiny, prompts, share_prefix)
+        assert [tuple(shape) for shape in fed if len(shape) == 2 and shape[1] > 1][: len(shapes)] == shapes
+    hook.remove()

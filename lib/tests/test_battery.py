@@ -11,7 +11,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from lib.answer_text import canonical, numbers
-from lib.battery import INSTRUCTION, Grade, Question, chat_prompt, grade
+from lib.battery import INSTRUCTION, Grade, Question, _sentences, chat_prompt, grade
 
 CAPITAL = Question("capital", "What is the capital of France?", ("Paris",))
 LEGS = Question("legs", "How many legs does a spider have?", ("8",))
@@ -266,3 +266,13 @@ def test_chat_prompt_through_the_template_with_one_first_token() -> None:
 def test_chat_prompt_without_a_template_is_plain() -> None:
     tokenizer = word_tokenizer(None)
     assert tokenizer.decode(chat_prompt(tokenizer, CAPITAL).tolist()) == f"<s> Question: {CAPITAL.text} Answer:"
+
+
+def test_a_hundred_multiplies_only_what_is_below_it() -> None:
+    """The wrong variant reads "one hundred five hundred" as 10,500."""
+    assert numbers(canonical("one hundred five hundred")) == {"105", "100"}
+    assert numbers(canonical("one thousand hundred")) == {"1000", "100"}
+
+
+def test_an_abbreviation_ends_no_sentence() -> None:
+    assert list(_sentences("It takes approx. 60 minutes. Done.")) == ["It takes approx. 60 minutes. ", "Done.", ""]

@@ -95,3 +95,15 @@ def test_level_shares_sum_to_one_and_favour_the_middle() -> None:
 def test_no_code_book_beats_the_fitted_one() -> None:
     pooled = scaled_histogram([normal_blocks(BLOCK, 2000, seed=1)])
     assert 0.02 < excess_over_fitted(pooled, nf4_levels()) < excess_over_fitted(pooled, even_levels())
+
+
+def test_band_cuts_the_same_share_off_either_end() -> None:
+    low, high = normal_kurtosis_band(BLOCK, 0.1, count=1000)
+    values = kurtosis(normal_blocks(BLOCK, 1000, seed=0))
+    assert (int((values < low).sum()), int((values > high).sum())) == (50, 50)
+
+
+def test_matrices_enter_a_histogram_with_equal_energy_whatever_their_norm() -> None:
+    one, other = normal_blocks(BLOCK, 50, seed=1), normal_blocks(BLOCK, 50, seed=2) ** 3
+    alike, unlike = scaled_histogram([one, other]), scaled_histogram([one, 64 * other])
+    assert unlike.energy == pytest.approx(alike.energy)

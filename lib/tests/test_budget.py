@@ -113,3 +113,7 @@ def test_table_tells_weights_that_fit_from_context_that_does_not() -> None:
     table = budget_table([("card", 100)], [ModelSize("m", 95, 2)], [Scheme("int8", 8), Scheme("16", 16)], reserve=10)
     assert [(cell.weights_fit, cell.tokens) for cell in table] == [(True, 0), (False, 0)]
     assert budget_table([("card", 200)], [ModelSize("m", 95, 2)], [Scheme("int8", 8)], 10)[0].users(9) == 5
+
+
+def test_context_gap_holds_nothing_back_unless_told() -> None:
+    assert context_gap(100, (20, 2), (60, 5)).remaining_memory == Fraction(80, 40)

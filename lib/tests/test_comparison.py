@@ -49,3 +49,13 @@ def test_ladder_summary_of_three_schemes() -> None:
     assert found["row_divides_single_matrix_by"] == pytest.approx({"least": 2, "most": 2, "of the worst matrices": 2})
     assert found["bought_back_by_rows"] == pytest.approx({"from one scale per matrix": 2 / 3})
     assert found["bits_by_scheme"]["int4-row"] == pytest.approx(4 + 16 / 4864)
+
+
+def test_least_and_most_of_the_division_by_rows() -> None:
+    slugs = (
+        ("int4-tensor", {"x": 0.8, "y": 0.8}),
+        ("int4-row", {"x": 0.4, "y": 0.2}),
+        ("int8-row", {"x": 0.1, "y": 0.1}),
+    )
+    found = ladder_summary(ErrorTable(dict(slugs)), 896, 4864)["row_divides_single_matrix_by"]
+    assert found == pytest.approx({"least": 2, "most": 4, "of the worst matrices": 2})

@@ -63,3 +63,9 @@ def test_by_agreement_keeps_every_check() -> None:
     sorted_ = by_agreement([check("a", "2", 2), check("b", "2", 3)])
     assert [len(sorted_[outcome]) for outcome in Agreement] == [1, 0, 1]
     assert str(sorted_[Agreement.OFF][0]) == "b: printed 2, recomputed 3"
+
+
+def test_bars_are_rounded_to_the_nearest_length() -> None:
+    assert proportional([10, 20], [100, 186])  # scales of 0.1048 to 0.1050 round to both
+    assert not proportional([10, 20], [100, 185])  # 0.1054 at least for the one, 0.1050 at most for the other
+    assert proportional([1, 1], [1, 3])  # at 0.5 both round to 1, the one up and the other down

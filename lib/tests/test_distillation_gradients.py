@@ -126,3 +126,16 @@ def test_gradient_share_against_hand_count() -> None:
     assert gradient_share(torch.tensor([-0.5, 0.3, 0.2]), [1, 2]) == pytest.approx(0.5, rel=1e-6)
     with pytest.raises(ValueError, match="zero"):
         gradient_share(torch.zeros(3), [0])
+
+
+def test_the_bound_of_the_hot_limit_falls_with_the_temperature_and_knows_no_common_offset() -> None:
+    student, teacher = logits(3)
+    bound = hot_limit_error_bound(student, teacher, 100.0)
+    assert torch.allclose(hot_limit_error_bound(student, teacher, 200.0), bound / 2)
+    offset = torch.tensor([[0.0], [5.0], [40.0]], dtype=torch.float64)
+    assert torch.allclose(hot_limit_error_bound(student + offset, teacher - offset, 100.0), bound)
+
+
+def test_the_bound_of_the_hot_limit_by_hand() -> None:
+    student, teacher = torch.tensor([1.0, -1.0, 0.0]), torch.tensor([4.0, -2.0, -2.0])
+    assert float(hot_limit_error_bound(student, teacher, 8.0)) == 3 * 8 * (4 / 8) ** 2 / 3

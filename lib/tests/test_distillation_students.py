@@ -1,6 +1,7 @@
 """Chains and students, held against Monte Carlo, Gibbs' inequality, twin runs, and wrong ways to teach or to score."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -214,3 +215,18 @@ def test_bad_lessons_are_refused(chains: Chains) -> None:
         Lessons(inputs, teacher, none, none)
     with pytest.raises(ValueError, match="cannot judge"):
         Lessons(inputs[:-1], teacher, torch.zeros(len(SEEDS), 1), torch.zeros(len(SEEDS), 1))
+
+
+def test_the_rate_falls_to_nothing(chains: Chains) -> None:
+    """Adam moves a weight by some rate per step; with a rate that stays, the last step is as long as the others."""
+    recipe, weights = replace(RECIPE, steps=20, checkpoints=20), []
+
+    def watch(student: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        weights.append(torch.cat([part.flatten() for part in student]).clone())
+        return torch.zeros(len(SEEDS), 1)
+
+    train(lessons_of(chains, chains.log_probs, TOKENS), Labels.SOFT, recipe, watch)
+    steps = [float((after - before).abs().max()) for before, after in pairwise(weights)]
+    assert len(steps) == 20
+    assert steps[0] == pytest.approx(recipe.rate, rel=0.01)
+    assert steps[-1] < 4 * recipe.rate / 20  # a rate of 1/20 is left; no step of Adam is longer than 3.2 rates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import psutil
 import pytest
 import torch
 
-from lib.timing.disturbance import reference_workload, waited_seconds
+from lib.timing.disturbance import reference_workload, waited_seconds, waiting_share
 
 BUSY = "import os\nos.sched_setaffinity(0, {%d})\nprint('on', flush=True)\nwhile True: pass"
 TRY_S = 0.15  # dozens of the scheduler's slices of 3-4 ms
@@ -102,3 +103,14 @@ def test_sleeping_is_no_waiting(core: int) -> None:
     time.sleep(TRY_S)
     after = waited_seconds()
     assert before is not None and after is not None and after - before < 0.5 * TRY_S
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "thread_seconds", "share"),
+    [(1.0, 1.5, 2.0, 0.25), (1.0, 1.0, 2.0, 0.0), (None, None, 2.0, 0.0), (None, 1.0, 2.0, math.nan),
+     (1.0, None, 2.0, math.nan), (1.5, 1.0, 2.0, math.nan), (1.0, 1.5, 0.0, math.nan)],
+)  # fmt: skip
+def test_share_of_waiting_by_hand(
+    before: float | None, after: float | None, thread_seconds: float, share: float
+) -> None:
+    assert waiting_share(before, after, thread_seconds) == pytest.approx(share, nan_ok=True)

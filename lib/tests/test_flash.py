@@ -30,7 +30,7 @@ from lib.flash import (
     spoiled_rows,
     square_bytes,
 )
-from lib.flash_error import exact_attention, explicit_rounding, fused_rounding, future, grouped
+from lib.flash_error import CUBIC_EXP, exact_attention, explicit_rounding, fused_rounding, future, grouped
 
 CASES = {
     "causal": Case(queries=96, keys=96, heads=2, kv_heads=2),
@@ -227,3 +227,8 @@ def test_bound_rejects_what_is_not_a_number() -> None:
         return fused(q, k, v) * math.nan
 
     assert not reading(broken, CASES["causal"]).share_of_bound <= 1
+
+
+def test_only_a_16_bit_kernel_takes_the_cheap_exponential() -> None:
+    assert fused_rounding(torch.float32).exp == explicit_rounding(torch.float32).exp < CUBIC_EXP
+    assert fused_rounding(torch.bfloat16).exp == fused_rounding(torch.float16).exp == CUBIC_EXP

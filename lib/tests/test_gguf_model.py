@@ -1,5 +1,7 @@
 """The GGUF reader held against the transformers model a file was written from, and against every way to damage one."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -92,3 +94,14 @@ def test_an_unknown_architecture_is_named(tmp_path):
     file.architecture = "perceptron"
     with pytest.raises(UnknownArchitecture, match="perceptron"):
         state_dict(file, {"x": torch.Size([1])}, tiny_model().config)
+
+
+def test_a_tensor_may_end_where_the_file_ends_and_no_later(tmp_path):
+    """gguf's reader of today finds most of these first; one that maps the file lazily would not."""
+    file = GgufFile(write_gguf(tiny_model(), tmp_path / "tiny.gguf"))
+    size = file.path.stat().st_size
+    file.tensors = {"x": SimpleNamespace(name="x", data_offset=size - 9, n_bytes=9)}
+    file._check_extents()
+    file.tensors["x"].n_bytes = 10
+    with pytest.raises(DamagedGguf, match=f"ends at {size + 1:,}"):
+        file._check_extents()

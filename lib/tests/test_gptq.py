@@ -239,3 +239,8 @@ def test_bad_input_is_refused() -> None:
         gptq(weights, gram, SCHEMES["nf4-b64"])
     with pytest.raises(ValueError, match="one column"):
         gptq(weights, gram, SCHEMES["int4-row"], Procedure(block=0))
+
+
+def test_a_channel_of_little_energy_is_not_taken_for_a_silent_one() -> None:
+    factor = inverse_factor(torch.diag(torch.tensor([0.25, 4.0, 0.0])), damping=0.0)
+    assert (factor.T @ factor).diagonal().tolist() == pytest.approx([4.0, 0.25, 2 / 4.25])

@@ -3,8 +3,16 @@
 import pytest
 import torch
 
-from lib.decoding import Generated
-from lib.greedy_compare import Comparison, Divergence, compare, share_that_differs, top2_gap
+from lib.decoding import Generated, random_tokens
+from lib.greedy_compare import (
+    Comparison,
+    Divergence,
+    cached_against_uncached,
+    compare,
+    share_that_differs,
+    top2_gap,
+)
+from lib.tests.tiny_qwen2 import tiny_qwen2
 
 
 def generation(rows: list[list[list[float]]]) -> Generated:
@@ -66,3 +74,11 @@ def test_no_difference_but_a_close_call_leaves_it_open():
 
 def test_one_difference_rules_zero_out():
     assert share_that_differs([comparison(2, 0), comparison(2, 1)]).low > 0
+
+
+def test_both_loops_really_run_and_agree() -> None:
+    model, prompts = tiny_qwen2(), random_tokens(5, 97, batch=3)
+    found = cached_against_uncached(model, prompts, 4)
+    assert (found.tokens, found.divergences) == (12, ())
+    assert found.logit_difference < found.smallest_gap
+    assert found.largest_logit > 0

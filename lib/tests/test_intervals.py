@@ -88,3 +88,24 @@ def test_an_interval_that_misses_its_value_is_refused():
 def _interval(a, b):
     low, high = min(a, b), max(a, b)
     return Estimate((low + high) / 2, low, high)
+
+
+def test_ends_belong_to_an_interval() -> None:
+    whole, part, beside = Estimate(5, 0, 10), Estimate(5, 0, 10), Estimate(12, 10, 14)
+    assert part.within(whole) and whole.overlaps(beside) and beside.overlaps(whole)
+    assert not Estimate(5, -1, 10).within(whole) and not Estimate(5, 0, 11).within(whole)
+    assert not whole.overlaps(Estimate(12, 11, 14)) and not Estimate(12, 11, 14).overlaps(whole)
+
+
+def test_whole_numbers_divide_exactly() -> None:
+    """The wrong variant divides them as floats, and 0.333… is no third."""
+    assert (as_estimate(1) / 3).value == Fraction(1, 3) == (1 / as_estimate(3)).value
+    assert (as_estimate(Fraction(1, 2)) / 3).value == Fraction(1, 6)
+    assert isinstance((as_estimate(1.0) / 3).value, float) and isinstance((as_estimate(1) / 3.0).value, float)
+
+
+def test_plain_numbers_on_the_left() -> None:
+    two = Estimate(2, 1, 4)
+    assert 1 - two == Estimate(-1, -3, 0)
+    assert 8 / two == Estimate(4, 2, 8)
+    assert Estimate(4, 1, 9).sqrt() == Estimate(2, 1, 3)

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel, Qwen2Config
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
 from lib.decoding import decode_step, prefill, random_tokens
-from lib.kv_prefix import prefix_differences, rounding_bound
+from lib.kv_prefix import bit_equal, largest, prefix_differences, rounding_bound, study_prefix
 
 VOCAB = 61
 TOKENS = 14
@@ -64,3 +64,13 @@ def test_rounding_bound_against_its_formula(tiny: PreTrainedModel) -> None:
     assert rounding_bound(tiny.config, torch.float32) == LAYERS * 8 * 2.0**-24  # sqrt(64) = 8
     assert rounding_bound(tiny.config, torch.bfloat16) == LAYERS * 8 * 2.0**-8
     assert rounding_bound(tiny.config, torch.float16) == LAYERS * 8 * 2.0**-11
+
+
+def test_study_against_what_may_and_what_may_not_change_a_prefix(tiny: PreTrainedModel) -> None:
+    bound = rounding_bound(tiny.config, torch.float32)
+    study = study_prefix(tiny, random_tokens(TOKENS, VOCAB), 9)
+    assert bit_equal(study.same_shape) and len(study.ways) == 3
+    assert all(largest(way) <= bound for way in study.ways.values())
+    moved = [layer.relative for layer in study.other_past]
+    assert largest(study.other_past) == max(moved) > min(moved) > bound
+    assert not bit_equal(study.other_past)

@@ -7,8 +7,8 @@ from transformers.models.qwen2 import Qwen2ForCausalLM
 
 from lib.cache_bytes import cache_shape, storage_bytes
 from lib.decoding import ALL_POSITIONS, prefill, random_tokens
-from lib.live_bytes import Peak, peak_of
-from lib.memory_kinds import CACHE, LOGITS, MLP, OTHER, SCORES, decoder_kinds
+from lib.live_bytes import Allocation, Peak, peak_of
+from lib.memory_kinds import ATTENTION, CACHE, LOGITS, MLP, OTHER, SCORES, decoder_kinds
 
 VOCAB, TOKENS, MLP_WIDTH = 8000, 90, 1000  # every row of logits outweighs an MLP, one row does not
 SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2}
@@ -52,3 +52,9 @@ def test_written_out_scores_against_their_known_bytes(tiny: PreTrainedModel) -> 
 def test_fused_attention_rejects_any_scores(tiny: PreTrainedModel) -> None:
     tiny.set_attn_implementation("sdpa")
     assert SCORES not in peak_with_kinds(tiny, 1)[1]
+
+
+def test_scores_and_output_of_one_function_are_told_apart_by_the_last_dimension() -> None:
+    kind = decoder_kinds(16)
+    for shape, found in (((1, 4, 90, 90), SCORES), ((1, 4, 90, 16), ATTENTION), ((1, 4, 16, 90), SCORES)):
+        assert kind(Allocation("aten.bmm", "modeling.eager_attention_forward", shape, "float32", 4)) == found

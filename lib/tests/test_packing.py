@@ -92,3 +92,11 @@ def test_packed_model_stores_projections_packed_and_the_rest_cast() -> None:
     stored = packed_model(SCHEMES["int4-g64"], {"a": weights}, parameters, torch.float16)
     assert set(stored) == {"a.codes", "a.scales", "a.bias", "embed.weight"}
     assert tensor_bytes(stored) == 12 * 320 // 2 + 2 * 12 * 5 + 2 * 12 + 2 * 35
+
+
+@pytest.mark.parametrize("codes", [[-9, 0], [0, 8]])
+def test_one_code_of_more_than_four_bits_is_refused(codes: list[int]) -> None:
+    with pytest.raises(ValueError, match="do not fit four bits"):
+        pack_nibbles(torch.tensor(codes, dtype=torch.int8))
+    with pytest.raises(ValueError, match="do not fit four bits"):
+        pack_nibbles(torch.tensor([0, 16], dtype=torch.uint8))

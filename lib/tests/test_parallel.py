@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -25,3 +27,14 @@ def test_an_error_in_a_worker_reaches_the_caller_and_restores_the_threads() -> N
         map_on_cores(lambda n: 1 / n, [1, 0])
     assert torch.get_num_threads() == before
     assert map_on_cores(lambda _: torch.get_num_threads(), [0]) == [1]
+
+
+def test_threads_that_start_later_have_the_callers_number() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        map_on_cores(abs, [1])
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -8,7 +8,7 @@ from transformers import Qwen2Config
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
 from lib.decoding import greedy_cached, random_tokens
-from lib.printed_loop import run_printed_loop
+from lib.printed_loop import printed_loop_peak, run_printed_loop
 
 
 def tiny() -> Any:
@@ -43,3 +43,15 @@ def test_a_release_without_the_old_names_is_a_failure_and_no_crash() -> None:
     assert not run.ran
     assert run.tokens.numel() == 0
     assert "past_key_values" in run.failure
+
+
+def test_one_token_warns_no_less_than_many() -> None:
+    run = run_printed_loop(tiny(), random_tokens(9, 61), 1)
+    assert run.ran and run.fed == [9]
+    assert (run.warned > 0) == (run.removal != "")
+
+
+def test_the_loop_as_printed_keeps_its_graph() -> None:
+    model, ids = tiny(), random_tokens(9, 61)
+    with_graph, without = (printed_loop_peak(model, ids, 4, gradients) for gradients in (True, False))
+    assert with_graph.live_bytes > 2 * without.live_bytes

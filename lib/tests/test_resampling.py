@@ -105,3 +105,10 @@ def test_log_shares_of_consecutive_steps_sum_to_one():
 def test_columns_that_cannot_be_resampled_are_refused(data):
     with pytest.raises(ValueError, match="column"):
         paired_interval(data)
+
+
+def test_statistics_of_constant_columns() -> None:
+    two, one = np.full((3, 4), 2.0), np.ones((3, 4))
+    assert relative_drop(two, one).tolist() == [0.5] * 3 and relative_drop(one, two).tolist() == [-1.0] * 3
+    assert mean_difference(two, one).tolist() == [1.0] * 3
+    assert log_share(4 * two, two, one / 2).tolist() == pytest.approx([0.5] * 3)

@@ -151,3 +151,8 @@ def test_bad_arenas_and_requests_are_refused() -> None:
         arena.remove("z")
     with pytest.raises(TooLong, match="13 positions of 12"):
         serve(at_once([9], prompt_tokens=5), Arena(12), full_length, 2)
+
+
+def test_a_request_as_large_as_the_arena_is_served_and_nothing_is_kept_out() -> None:
+    moments = serve(at_once([2], prompt_tokens=5), Arena(7), full_length, slots=1)
+    assert [(moment.served, moment.kept_out) for moment in moments] == [(1, False), (1, False)]

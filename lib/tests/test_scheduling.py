@@ -211,3 +211,12 @@ def test_policies_against_their_definitions() -> None:
     assert STATIC.admit(Moment(5, 7, 8, True)) == 0
     assert STATIC.admit(Moment(9, 8, 8, True)) == 8
     assert (STATIC_FULL_GROUPS.admit(Moment(5, 8, 8, True)), STATIC_FULL_GROUPS.admit(Moment(5, 8, 8, False))) == (0, 5)
+
+
+def test_requests_without_more_words_come_at_zero_without_a_prompt() -> None:
+    assert at_once([2, 3]) == [Request(0.0, 0, 2), Request(0.0, 0, 3)]
+
+
+def test_the_makespan_begins_with_the_first_arrival() -> None:
+    later = [Request(5.0, 0, 3), Request(6.0, 0, 2)]
+    assert float(simulate(later, CONTINUOUS, constant(1)).times.makespan_s) == 5

@@ -94,3 +94,8 @@ def test_one_giant_per_group_against_the_most_that_static_batching_can_need() ->
     arranged = one_giant_per_group(lengths, 8)
     assert sorted(arranged) == sorted(lengths)
     assert sum(longest_of_groups(arranged.tolist(), 8)) == most_static_steps(lengths.tolist(), 8)
+
+
+def test_a_median_of_one_token_leaves_no_gap_in_the_middle() -> None:
+    told = Summary(requests=6, median=1, longest=9, total=18)
+    assert {Summary.of(row) for row in draw("log-normal", 50, 1, told)} == {told}

@@ -84,7 +84,8 @@ def test_comparison_rejects_groups_that_are_not_held() -> None:
 @pytest.mark.parametrize(
     ("arrival", "tokens", "named"),
     [([[-1.0]], [[1]], "arrivals"), ([[np.nan]], [[1]], "arrivals"), ([[2.0, 1.0]], [[1, 1]], "arrivals"),
-     ([[0.0]], [[0]], "at least one token"), ([[0.0]], [[1, 1]], "one shape"), ([0.0], [1], "one shape")],
+     ([[0.0]], [[0]], "at least one token"), ([[0.0, 0.0]], [[3, 0]], "at least one token"),
+     ([[0.0]], [[1, 1]], "one shape"), ([0.0], [1], "one shape")],
 )  # fmt: skip
 def test_bad_workloads_are_named(arrival: list, tokens: list, named: str) -> None:
     with pytest.raises(ValueError, match=named):

@@ -196,3 +196,27 @@ def test_what_paged_attention_does_not_do_is_refused(extra: dict[str, object]) -
     q, k = torch.zeros(1, 6, 1, 16), torch.zeros(1, 2, 1, 16)
     with pytest.raises(ValueError, match=next(iter(extra))):
         paged_attention(torch.nn.Identity(), q, k, k, None, packed=None, **extra)  # type: ignore[arg-type]
+
+
+def test_a_span_that_writes_nothing_is_left_out_of_what_is_stored() -> None:
+    writing, padding = Span(0, 2, 0, torch.tensor([4, 5])), Span(2, 1, 3, torch.arange(4), writes=False)
+    last = Span(3, 1, 0, torch.tensor([9]))
+    row = PackedRow(None, [writing, padding, last], 1)  # type: ignore[arg-type]
+    assert row.written is not None and row.written.tolist() == [0, 1, 3]
+    assert row.write_slots is not None and row.write_slots.tolist() == [4, 5, 9]
+    assert row.lengths == [2, 4, 1]
+    assert PackedRow(None, [writing, last], 1).written is None  # type: ignore[arg-type]
+    assert PackedRow(None, [padding], 1).write_slots is None  # type: ignore[arg-type]
+
+
+def test_padding_changes_nothing_that_is_stored() -> None:
+    """Its own blocks are taken by then: the wrong variant writes into those of whoever has the first block now."""
+    served = Engine(tiny("llama"), Settings(slots=2, blocks=8, block_size=4, padding=True))
+    (request,) = limited({0: 3})
+    record = served.submit(request)
+    served.run(50)
+    assert not record.started
+    storage = served._pass.storage
+    before = storage._keys.clone(), storage._values.clone()
+    assert served._pass.logits([], [record]).shape[0] == 0
+    assert torch.equal(storage._keys, before[0]) and torch.equal(storage._values, before[1])

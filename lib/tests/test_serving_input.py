@@ -210,7 +210,7 @@ def small(kind: str) -> PreTrainedModel:
     ("kind", "reason"),
     [
         ("qwen2 window", "Qwen2ForCausalLM: has layers of type sliding_attention"),
-        ("mistral window", "MistralForCausalLM: .*sliding"),
+        ("mistral window", "MistralForCausalLM: its layers see a sliding window of 8"),
         ("gemma2", "Gemma2ForCausalLM: has layers of type sliding_attention"),
         ("dynamic rope", "dynamic rotary embeddings"),
         ("training", "training mode"),
@@ -267,3 +267,19 @@ def test_goodput_rejects_counting_a_mean_over_requests() -> None:
     """Two requests whose mean TTFT is within the limit, one of which is not."""
     pair = [finished([1.0]), finished([3.0])]
     assert goodput(pair, 1.0, ttft=2.0, tpot=1.0) == 1.0 and sum(r.times.ttft for r in pair) / 2 <= 2.0
+
+
+def test_a_run_tells_its_steps_and_an_idle_engine_none() -> None:
+    served = engine()
+    served.submit(limited({0: 4})[0])
+    assert sum(step.new for step in served.run(100)) == 4
+    assert served.run(100) == []
+
+
+def test_what_attention_cannot_do_is_found_before_anybody_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("softcap")
+
+    monkeypatch.setattr("lib.serving.models.packed_forward", refuse)
+    with pytest.raises(UnsupportedModel, match="softcap"):
+        engine()

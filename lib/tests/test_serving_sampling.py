@@ -93,3 +93,10 @@ def test_rows_chosen_together_against_each_alone() -> None:
     alone.insert(2, None)
     assert choose([Chooser(way) for way in ways], logits) == alone
     assert choose([], logits[:0]) == []
+
+
+def test_limits_of_a_sampling_belong_to_its_range() -> None:
+    assert Sampling(0, top_k=1, top_p=1.0) == Sampling(0, 1.0, 1, 1.0)
+    for wrong in ({"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}, {"temperature": 0.0}, {"temperature": float("inf")}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Sampling(0, **wrong)  # type: ignore[arg-type]

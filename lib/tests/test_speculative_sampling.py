@@ -21,6 +21,7 @@ from lib.speculative.sampling import (
     Proposal,
     Sampled,
     SeededDraws,
+    Watched,
     acceptance,
     certain,
     distribution,
@@ -178,3 +179,10 @@ def test_law_against_counting() -> None:
     assert [found[n] for n in range(2, 8)] == pytest.approx([0.25 / 6] * 6)
     with pytest.raises(RuntimeError, match="more than 3 ways"):
         law(throw, most=3)
+
+
+def test_watched_notes_a_lead_for_every_token_emitted_and_no_other() -> None:
+    rule = Watched()
+    logits = torch.tensor([[1.0, 3.0, 0.0], [2.0, 1.5, 0.0], [0.0, 9.0, 0.0]])
+    assert rule.judge(Proposal((1, 2)), logits).accepted == 1
+    assert rule.gaps == [2.0, 0.5]

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from lib.quantization.errors import error_table
+from lib.quantization import errors
+from lib.quantization.errors import error_table, rebuild
 from lib.quantization.schemes import SCHEMES, Scheme
 from lib.quantization.swap import NotFinite, WeightSwap
 from lib.weight_stats import projection_weights
@@ -111,3 +112,13 @@ def test_swapped_weights_rejects_a_scheme_of_another_group(tiny: nn.Module) -> N
         found = projection_weights(tiny)["model.layers.0.mlp.up_proj"].clone()
     original = projection_weights(tiny)["model.layers.0.mlp.up_proj"]
     assert not torch.equal(found, Scheme("x", "x", "absmax", 4, 16).reconstruct(original))
+
+
+@pytest.mark.parametrize("slug", ["int4-row", "int4-g32", "int8-tensor"])
+def test_a_matrix_of_many_pieces_against_one(monkeypatch: pytest.MonkeyPatch, slug: str) -> None:
+    weights = torch.randn(24, 64, generator=torch.Generator().manual_seed(0))
+    expected = SCHEMES[slug].reconstruct(weights)
+    monkeypatch.setattr(errors, "_PIECE", 160)
+    found = torch.full_like(weights, 9.0)
+    rebuild(SCHEMES[slug], weights, found)
+    assert torch.equal(found, expected)

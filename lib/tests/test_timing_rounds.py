@@ -287,3 +287,11 @@ def test_a_session_that_has_slowed_down_is_not_quiet() -> None:
     alone = machine.rounds(actions).until(never, 20.0)
     slowed = machine.rounds(actions, best_known_s=lambda: 0.5).until(never, 20.0)
     assert alone.quiet("a") and not slowed.quiet("a")
+
+
+def test_the_protocol_names_the_most_passes_of_any_action() -> None:
+    machine = ScriptedMachine()
+    actions = {n: machine.action(n, lambda _, s=s: s) for n, s in (("long", 2.0), ("short", 1e-4))}
+    rounds = machine.rounds(actions).until(never, 20.0)
+    passes = machine.log.count("short") / machine.log.count("long")
+    assert 1 < passes <= rounds.facts()["passes_per_round"]

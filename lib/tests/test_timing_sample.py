@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lib.tests.scripted_machine import WARM_UP, ScriptedMachine, never
-from lib.timing.sample import REFERENCE_AT_MOST, REFERENCE_GOOD, REFERENCE_TRIES, Pass, Sample, Sampler
+from lib.timing.sample import REFERENCE_AT_MOST, REFERENCE_GOOD, REFERENCE_TRIES, Pass, Sample, Sampler, passes_of
 
 BEST_S = 1.0
 
@@ -129,3 +129,9 @@ def test_a_pass_that_the_clock_cannot_tell_is_dropped_and_the_others_count() -> 
     passes = [Pass(math.nan, 0.0, 1.0), Pass(3.0, 0.0, 1.0), Pass(2.0, 0.5, 1.0), Pass(1.0, 0.0, 9.0)]
     assert Sample(passes).seconds(BEST_S) == 3.0  # one beside a waiting thread, one after a slow reference
     assert Sample(passes[:1]).seconds(BEST_S) is None
+
+
+def test_the_last_reference_that_is_quiet_and_the_passes_of_no_time_at_all() -> None:
+    assert Pass(1.0, 0.0, REFERENCE_AT_MOST).is_quiet(1.0)
+    assert not Pass(1.0, 0.0, math.nextafter(REFERENCE_AT_MOST, 2)).is_quiet(1.0)
+    assert passes_of(0.0) == passes_of(math.nan) == passes_of(1e9) == 1 < passes_of(1e-9)

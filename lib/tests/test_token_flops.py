@@ -40,3 +40,13 @@ def test_passes_of_a_copy_count_and_those_after_the_end_do_not(model):
         copy.deepcopy(model)(ids)
     model(ids)
     assert counted.total() == 2 * once
+
+
+def test_every_row_of_logits_counts_by_hand(model):
+    with TokenFlops(model) as counted:
+        model(torch.ones(2, 3, dtype=torch.long))
+        model(torch.ones(1, 5, dtype=torch.long), logits_to_keep=1)
+    head = model.get_output_embeddings().weight.numel()
+    body = sum(p.numel() for n, p in model.named_parameters() if "proj" in n and p.ndim == 2)
+    assert counted.total() == 2 * (11 * body + 7 * head)
+    assert counted.total(more_rows=4) == 2 * (11 * body + 11 * head)

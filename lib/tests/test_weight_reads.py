@@ -55,6 +55,7 @@ def test_first_layers_against_the_whole_model(tiny: PreTrainedModel) -> None:
     forward(tiny, ids)
     hook.remove()
     part = first_layers(tiny, 2)
+    assert not part.training and len(part.config.layer_types) == 2
     with torch.no_grad():
         expected = tiny.lm_head(tiny.model.norm(seen[0]))[:, -1:]
     torch.testing.assert_close(forward(part, ids).logits, expected)  # one row's product, or all rows': rounding

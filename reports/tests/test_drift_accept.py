@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reports.drift.accept import _changes
 from reports.drift.accept import accept as build
 from reports.drift.baseline import read_baselines
 from reports.drift.compare import Comparer
 from reports.drift.evidence import evidence_of
-from reports.drift.files import pretty
+from reports.drift.files import compact, pretty
 from reports.drift.rows import Status
 from reports.merge.parts import Part, part_of
 from reports.tests.drift_samples import (
@@ -203,3 +204,60 @@ def test_committed_baselines_are_readable_and_as_accept_writes_them() -> None:
     for subject in read_baselines(folder):
         text = (folder / f"{subject}.json").read_text(encoding="utf-8")
         assert text == pretty(json.loads(text))
+
+
+def test_a_case_that_an_earlier_run_lacks_is_left_out_and_the_rest_is_kept(tmp_path: Path) -> None:
+    first, second = exact(), exact()
+    first["aspects"]["by_layer"]["measured"], second["aspects"]["by_layer"]["measured"] = {"a": 1}, {"a": 1, "b": 2}
+    runs = [evidence(tmp_path / str(day), claims(**{EXACT: row}), day=day) for day, row in ((1, first), (2, second))]
+    assert accept(runs, tmp_path / "b") == 0
+    assert file_of(tmp_path / "b")["claims"][EXACT]["figures"]["by_layer"]["leaves"] == {"a": 1}
+
+
+def test_words_that_differ_between_runs_are_left_out_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [exact(), exact()]
+    for row, word in zip(rows, ("one", "other"), strict=True):
+        row["aspects"]["by_layer"]["measured"] = {"a": word, "b": 2}
+    runs = [evidence(tmp_path / str(i), claims(**{EXACT: row}), day=i + 1) for i, row in enumerate(rows)]
+    assert accept(runs, tmp_path / "b") == 0
+    assert f"left out of {EXACT}, not the same in all runs: by_layer[a]\n" in capsys.readouterr().out
+    assert file_of(tmp_path / "b")["claims"][EXACT]["figures"]["by_layer"]["leaves"] == {"b": 2}
+
+
+def test_only_prune_drops_what_no_run_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    accept([evidence(tmp_path / "e", claims())], tmp_path / "b")
+    rest = {key: row for key, row in claims().items() if key != EXACT}
+    fewer = [evidence(tmp_path / "f", rest, day=3)]
+    assert accept(fewer, tmp_path / "b") == 0
+    assert EXACT in file_of(tmp_path / "b")["claims"]
+    assert "dropped" not in capsys.readouterr().out
+    assert accept(fewer, tmp_path / "b", "--prune") == 0
+    assert EXACT not in file_of(tmp_path / "b")["claims"]
+    assert f"dropped, in no run: {EXACT}" in capsys.readouterr().out
+
+
+def test_changes_in_words() -> None:
+    def entry_of(verdict: str, **figures: Any) -> dict[str, Any]:
+        return {"verdicts": [verdict], "figures": {name: {"leaves": leaves} for name, leaves in figures.items()}}
+
+    before = {"x.a": entry_of("HOLDS", n={"": 1}, gone={"": 2}), "x.lost": entry_of("HOLDS")}
+    repeats_of = {"low": 1.0, "high": 4.0, "repeats": [1.0, 2.0, 4.5]}
+    after = {
+        "x.a": entry_of("REFUTED", n={"": 3}, t={"": repeats_of}, s={"k": [0.5, 0.4, 0.6]}),
+        "x.b": entry_of("HOLDS"),
+    }
+    assert list(_changes(before, after)) == [
+        "x.a: HOLDS → REFUTED", "x.a gone: dropped", "x.a n: 1 → 3", "x.a s: new", "x.a t: new", "x.b: new",
+        "x.lost: dropped",
+    ]  # fmt: skip
+    later = {**after, "x.a": entry_of("REFUTED", n={"": 3}, t={"": 2.5}, s={"k": [0.5, 0.4, 0.7], "l": 1})}
+    assert list(_changes(after, later)) == [
+        "x.a s[k]: 0.5 [0.4, 0.6] → 0.5 [0.4, 0.7]", "x.a s[l]: absent → 1", "x.a t: 2.5 (3 repeats) → 2.5",
+    ]  # fmt: skip
+
+
+def test_json_keeps_letters_as_they_are() -> None:
+    assert compact({"b": "→", "a": 1}) == '{"a":1,"b":"→"}\n'
+    assert pretty({"b": "→"}) == '{"b": "→"}\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -290,3 +291,20 @@ def test_an_exact_statement_that_loses_its_verdict_is_told_the_same_night(tmp_pa
 def test_of_a_steady_statement_nothing_is_said(tmp_path: Path, baseline: Path) -> None:
     _, _, document = night(tmp_path, baseline)
     assert document["rows"][EXACT][SUBJECT] == {"status": "steady", "detail": "", "figures": {}}
+
+
+def test_a_rerun_with_other_threads_confirms_nothing(tmp_path: Path, baseline: Path) -> None:
+    tonight = read_evidence(evidence(tmp_path / "n", claims(2 * RATIO)))
+    again = stub(2 * RATIO, **{TIMED: timed(2 * RATIO, threads=4)})
+    done = Comparer(read_baselines(baseline)).compare(tonight, again, MACHINE)
+    assert done.rows[TIMED][SUBJECT].status == "suspected"
+
+
+def test_a_rerun_that_ends_red_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def red(command: list[str], check: bool, **_: Any) -> None:
+        evidence(Path(command[command.index("--evidence") + 1]), claims())
+        if check:
+            raise subprocess.CalledProcessError(1, command)
+
+    monkeypatch.setattr(rerun_module.subprocess, "run", red)
+    assert len(rerun_module.rerun(2, tmp_path)(["claims/test_a.py::test_b"])) == 2

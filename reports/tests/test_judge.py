@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lib.intervals import Estimate
-from reports.judge import MeasurementError, as_json, judge
-from reports.ledger import Figure
+from reports.judge import MeasurementError, as_json, aspect_of, context, is_finite, judge, show
+from reports.ledger import GIVEN, Figure
 from reports.verdict import Outcome, Verdict, as_far_as_decided, combine, has_moved, outcome_of
 
 
@@ -148,3 +148,89 @@ def test_a_figure_that_moved_is_not_hidden_behind_an_open_one(combined, on_recor
     found = as_far_as_decided(combined, on_record, figures)
     assert outcome_of(found, on_record, moved) is Outcome.CHANGED
     assert outcome_of(found, on_record) is not Outcome.AS_RECORDED
+
+
+@pytest.mark.parametrize(
+    ("stated", "measured", "reason"),
+    [
+        (figure(unit="MB"), 11, "11 MB not 10 (interval 10 [9.5, 10.5])"),
+        (
+            figure(unit="1"),
+            Estimate(10.4, 10.2, 10.6),
+            "10.4 [10.2, 10.6] straddles the line of equal 10 (interval 10 [9.5, 10.5])",
+        ),
+        (figure("greater", origin="declared"), 9, "9 not greater 10"),
+        (figure("consistent"), Estimate(12, 11, 13), "12 [11, 13] cannot be 10 (interval 10 [9.5, 10.5])"),
+        (figure("true", None, origin="declared"), False, "not so"),
+        (figure("true", None, origin="declared"), True, ""),
+        (figure("decreasing", None, origin="declared"), [1, 2], "not decreasing at every step"),
+        (figure("increasing", None, origin="declared"), [1, 2], ""),
+        (
+            figure("greater", origin="declared", over="n"),
+            {1: 12, 2: Estimate(10, 9, 11)},
+            "true at n 1; undecided at n 2",
+        ),
+        (figure("greater", origin="declared"), {1: 9, 2: 9}, "not at case 1, 2"),
+    ],
+)
+def test_reasons_in_words(stated, measured, reason):
+    assert judge(stated, measured).reason == reason
+
+
+def test_an_aspect_carries_what_was_stated_and_every_case():
+    found = judge(figure("greater", "10", origin="declared", over="n", unit="ms"), {1: 12, 2: math.nan, 4: 9})
+    assert (found.verdict, found.unit, found.bears, found.relation) == (Verdict.UNRESOLVED, "ms", "number", "greater")
+    assert found.cases == {"1": Verdict.HOLDS, "4": Verdict.REFUTED}
+    assert found.measured == {"1": 12, "2": "nan", "4": 9}
+    assert found.published == {"value": "10", "unit": "ms", "interval": [10, 10], "origin": "declared", "why": ""}
+    assert judge(figure("increasing", None, over="n"), {1: 1, 2: 2}).cases == {}
+    assert judge(figure("true", None), True).published["interval"] is None
+    assert aspect_of(figure(), Verdict.HOLDS).measured is None
+    told = context("threads", (1, Fraction(1, 4)), "1")
+    assert (told.verdict, told.bears, told.measured, told.published) == (None, "context", [1, 0.25], None)
+
+
+def test_a_given_figure_is_not_measured():
+    with pytest.raises(MeasurementError, match="a premise"):
+        judge(figure(GIVEN), 10)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (12288, "12,288"),
+        (1234.5678, "1,235"),
+        (0.012345678, "0.01235"),
+        (9999.4, "9,999"),
+        (9999.5, "9,999.5"),  # not 1e+04
+        (12345.67, "12,345.7"),
+        (-20_000.25, "-20,000.2"),
+        (999_999_999_999_999, "999,999,999,999,999"),
+        (1e15, "1,000,000,000,000,000.0"),
+        (Fraction(1, 3), "0.3333"),
+        (Estimate(2, 2, 2), "2"),
+        (Estimate(2, 1, 4), "2 [1, 4]"),
+    ],
+)
+def test_numbers_for_a_sentence(number, words):
+    assert show(number) == words
+
+
+@pytest.mark.parametrize("ends", [(1, -math.inf, 2), (1, 0, math.inf), (math.inf, 0, math.inf)])
+def test_an_interval_with_an_open_end_is_not_finite(ends):
+    assert not is_finite(Estimate(*ends)) and is_finite(Estimate(1, 0, 2))
+    assert not is_finite(math.nan) and is_finite(3) and is_finite(Fraction(1, 3)) and is_finite(True)
+
+
+def test_exact_numbers_stay_whole_in_a_record():
+    found = as_json([Fraction(4, 2), Fraction(1, 2), True, None, "x", -math.inf, 2.0])
+    assert found == [2, 0.5, True, None, "x", "-inf", 2.0]
+    assert [type(value) for value in found] == [int, float, bool, type(None), str, str, float]
+
+
+def test_what_was_not_decided_has_not_moved():
+    assert has_moved(Verdict.HOLDS, Verdict.REFUTED) and has_moved(Verdict.CONDITIONAL, Verdict.HOLDS)
+    assert not has_moved(Verdict.HOLDS, Verdict.HOLDS) and not has_moved(Verdict.HOLDS, None)
+    assert not has_moved(Verdict.UNRESOLVED, Verdict.HOLDS) and not has_moved(None, Verdict.HOLDS)
+    assert outcome_of(Verdict.NOT_MEASURED, Verdict.HOLDS, aspect_moved=True) is Outcome.NOT_MEASURED
+    assert outcome_of(Verdict.UNRESOLVED, Verdict.HOLDS, aspect_moved=True) is Outcome.CHANGED
