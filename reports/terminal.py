@@ -6,11 +6,13 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from reports.controls import NO_RECORD
 from reports.render import sentences
 from reports.render.model import STANDINGS, Claim
 from reports.render.page_model import Page
 from reports.render.reading import page as read_page
 from reports.render.words import Words
+from reports.verdict import Outcome
 
 Markup = dict[str, bool]
 Line = tuple[str, Markup]
@@ -47,7 +49,10 @@ def summary_lines(summary: Mapping[str, object], width: int | None) -> list[Line
 
 
 def control_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
-    """How many planted faults were seen, and each one that was not; nothing where none were planted."""
+    """How many planted faults were seen, and each one that was not; nothing where none were planted.
+
+    A claim with nothing on record cannot turn red: it is named too, or its author would only read "undecided".
+    """
     planted = [row for row in rows if row["control"] is not None]
     if not planted:
         return
@@ -57,6 +62,8 @@ def control_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     yield told + f", {len(planted) - seen - len(missed)} undecided", RED if missed else BOLD
     for row in missed:
         yield f"MISSED {row['id']}: {row['control']}", RED
+    for claim_id in dict.fromkeys(row["id"] for row in planted if row["outcome"] == Outcome.NEW):
+        yield f"NEW {claim_id}: {NO_RECORD}", CYAN
 
 
 def _cut(line: str, width: int | None) -> str:

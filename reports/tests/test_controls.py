@@ -52,6 +52,15 @@ def test_a_claim_left_open_under_its_fault_is_neither_seen_nor_missed(under):
     assert rows[1]["seen"] is None
 
 
+def test_a_claim_with_nothing_on_record_is_told_why_no_fault_shows(under):
+    result, rows = under('@misprint("x", "11")', record="")
+    result.assert_outcomes(skipped=2)
+    assert rows[1]["seen"] is None
+    result.stdout.fnmatch_lines(["NEW toys.one: nothing on record*"])
+    recorded, _ = under('@misprint("x", "11")')
+    recorded.stdout.no_fnmatch_line("NEW *")
+
+
 def test_a_fault_is_gone_after_its_test(under):
     _, rows = under('@control("twice", "count", scaled(2))\n@control("thrice", "count", scaled(3))')
     assert [row["reason"][:20] for row in rows[1:]] == ["x is REFUTED, on rec"] * 2
@@ -84,7 +93,7 @@ def test_a_claim_without_a_control_is_refused_where_controls_are_asked_for(toys,
     pytester.makeini("[pytest]\nclaims_need_controls = true\n")
     result = toys(statement("one"), MORE + COUNT + BODY.format(controls=""))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*test_toys.py: test_one: statement 'toys.one' has no control"])
+    result.stderr.fnmatch_lines(["*test_toys.py: test_one: statement 'toys.one' has no control: *@misprint*"])
     (pytester.path / "claims" / "test_toys.py").write_text(
         MORE + COUNT + BODY.format(controls='@misprint("x", "11")'), encoding="utf-8"
     )
