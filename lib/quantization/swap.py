@@ -14,13 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from lib.parallel import map_on_cores
+from lib.quantization.absmax import NotFiniteError
 from lib.quantization.errors import pieces
 from lib.quantization.schemes import Scheme
 from lib.weight_stats import projection_weights
-
-
-class NotFinite(ValueError):
-    """A weight to be quantized is NaN or infinite: absmax has no scale for it."""
 
 
 class WeightSwap:
@@ -38,7 +35,7 @@ class WeightSwap:
     def quantized(self, scheme: Scheme | None) -> Iterator[nn.Module]:
         """The model with every projection replaced by its reconstruction; None leaves it as it is.
 
-        The originals are back when the block ends, however it ends. Raises NotFinite, naming the matrix.
+        The originals are back when the block ends, however it ends. Raises NotFiniteError, naming the matrix.
         """
         if scheme is None:
             yield self.model
@@ -63,10 +60,10 @@ class WeightSwap:
 
 
 def refuse_non_finite(weights: Mapping[str, Tensor]) -> None:
-    """Raise NotFinite for the first matrix with a NaN or an infinity; a sum is finite only if every term is."""
+    """Raise NotFiniteError for the first matrix with a NaN or an infinity; a sum is finite only if every term is."""
     for name, matrix in weights.items():
         if not torch.isfinite(matrix.sum()) and not torch.isfinite(matrix).all():
-            raise NotFinite(f"{name}: a weight is not finite, so no scale fits it")
+            raise NotFiniteError(f"{name}: a weight is not finite, so no scale fits it")
 
 
 def _reconstruct_into(scheme: Scheme, pair: tuple[Tensor, Tensor]) -> None:

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from lib.quantization.absmax import NotFiniteError
 from lib.quantization.schemes import SCHEMES, Scheme
-from lib.quantization.swap import NotFinite, WeightSwap
+from lib.quantization.swap import WeightSwap
 from lib.weight_stats import projection_weights
 
 
@@ -73,13 +74,16 @@ def test_no_scheme_is_the_model_itself(tiny: nn.Module) -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_weights_that_are_not_finite_are_refused_by_name(tiny: nn.Module, bad: float) -> None:
     tiny.model.layers[1].mlp.up_proj.weight.data[3, 4] = bad
-    with pytest.raises(NotFinite, match=r"layers\.1\.mlp\.up_proj"), WeightSwap(tiny).quantized(SCHEMES["int8-row"]):
+    with (
+        pytest.raises(NotFiniteError, match=r"layers\.1\.mlp\.up_proj"),
+        WeightSwap(tiny).quantized(SCHEMES["int8-row"]),
+    ):
         pass
 
 
 def test_opposite_infinities_are_refused_too(tiny: nn.Module) -> None:
     tiny.model.layers[0].mlp.up_proj.weight.data[0, :2] = torch.tensor([float("inf"), float("-inf")])
-    with pytest.raises(NotFinite), WeightSwap(tiny).quantized(SCHEMES["int8-row"]):
+    with pytest.raises(NotFiniteError), WeightSwap(tiny).quantized(SCHEMES["int8-row"]):
         pass
 
 
