@@ -8,7 +8,7 @@ import pytest
 from lib.intervals import Estimate
 from reports.judge import judge
 from reports.ledger import Figure
-from reports.plants import argument, mistaken, negated, reads, scaled, shifted
+from reports.plants import argument, mistaken, reads, scaled, shifted
 from reports.sensitivity import smallest_change
 from reports.tests.test_plugin import IMPORTS, statement, toys  # noqa: F401
 
@@ -108,7 +108,6 @@ def test_plants_change_readings_and_nothing_else():
     assert twice == {"n": 6, "share": Estimate(1.0, 0.8, 1.2), "name": "b", "good": True, "row": [2, Fraction(1)]}
     assert type(twice["n"]) is int
     assert shifted(1)(real)(3)["row"] == [2, Fraction(3, 2)]
-    assert negated(real)(3)["good"] is False and negated(real)(3)["n"] == 3
     assert argument("of", str.upper)(real)(3, of="b")["name"] == "B"
     assert reads(7)(real)() == 7 and reads(7)(5) == 7
     assert mistaken({"a": "b"})(dict.get)({"a": 1, "b": 2}, "a") == 2
