@@ -18,6 +18,7 @@ from reports.drift.files import pretty
 from reports.drift.rows import Status
 from reports.merge.parts import Part, part_of
 from reports.tests.drift_samples import (
+    EXACT,
     MACHINE,
     SUBJECT,
     accept,
@@ -30,8 +31,6 @@ from reports.tests.drift_samples import (
     timed,
 )
 from reports.tests.samples import MODEL, RUN, aspect, entry
-
-EXACT = "cache-size.exact"
 
 
 def file_of(baseline: Path) -> dict[str, Any]:
