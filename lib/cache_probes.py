@@ -17,10 +17,10 @@ from lib.decoding import decode_step, forward, prefill, random_tokens
 from lib.slim_models import SLIM_VOCABULARY, cache_only
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-PROBE_TOKENS = 10
+PROBE_TOKENS = 10  # any number gives the same bytes per token
 WINDOW = 16  # positions that a sliding layer sees, far below PROMPT so that it is full
-PROMPT = 64
-RESERVED = 2 * PROMPT
+PROMPT = 64  # tokens
+RESERVED = 2 * PROMPT  # positions that a static cache has from the start
 
 
 @dataclass(frozen=True)

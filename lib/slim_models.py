@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from lib.cache_bytes import cache_shape
 
 SLIM_WIDTH = 16  # of everything that the cache does not see
-SLIM_VOCABULARY = 32
+SLIM_VOCABULARY = 32  # ids
 
 
 def slim_config(config: PretrainedConfig, **changes: Any) -> PretrainedConfig:

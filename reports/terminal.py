@@ -23,7 +23,7 @@ CYAN: Markup = {"cyan": True}
 BOLD: Markup = {"bold": True}
 PLAIN: Markup = {}
 NARROWEST = 20  # below this a terminal width is not one (0 in some pipes)
-MOST_REASONS = 8
+MOST_REASONS = 8  # why claims were not measured, the commonest first
 
 
 def line_width(is_terminal: bool) -> int | None:
