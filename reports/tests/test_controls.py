@@ -37,6 +37,7 @@ def test_a_fault_that_turns_the_claim_red_is_seen(under, workers):
     assert [row.get("seen") for row in rows] == [None, True, True]
     assert [row["control"] for row in rows] == [None, "twice", "x is 11 in the text"]
     result.stdout.fnmatch_lines(["2 faults planted in 1 claims: 2 seen, 0 missed, 0 undecided"])
+    result.stdout.no_fnmatch_line("NEW *")
 
 
 def test_a_fault_that_nobody_notices_fails_and_is_named(under):
@@ -57,8 +58,6 @@ def test_a_claim_with_nothing_on_record_is_told_why_no_fault_shows(under):
     result.assert_outcomes(skipped=2)
     assert rows[1]["seen"] is None
     result.stdout.fnmatch_lines(["NEW toys.one: nothing on record*"])
-    recorded, _ = under('@misprint("x", "11")')
-    recorded.stdout.no_fnmatch_line("NEW *")
 
 
 def test_a_fault_is_gone_after_its_test(under):
