@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from reports.plants import Real
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from lib.distillation.students import Labels
     from lib.intervals import Estimate
 
-Real = Callable[..., Any]
 LOSSES = "fixtures.lessons.School.losses"
 SOFT_GRADIENT = "lib.distillation.gradients.soft_gradient"
 

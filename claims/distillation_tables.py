@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lib.intervals import Estimate
 from reports.claim import Claim
 from reports.plots import Axis, Curve
-from reports.tables import Cell, Column
+from reports.tables import Cell, Column, four_digits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,7 +61,7 @@ def words_table(claim: Claim, rows: NextTokens, found: Mapping[str, FirstWords])
         pairs = zip(first.words, first.shares, strict=True)
         spelled = ", ".join(f"{word or 'a blank'} {share:.4f}" for word, share in pairs)
         held = [ids_for_mass(p, share) for share in (0.5, 0.9, 0.99)]
-        lines.append([sentence, spelled, _short(sum(first.shares)), *held, _short(float(entropy(p)))])
+        lines.append([sentence, spelled, four_digits(sum(first.shares)), *held, four_digits(float(entropy(p)))])
     columns = [
         Column("beginning", name_id="awal kalimat"),
         Column("first five", name_id="lima teratas"),
@@ -77,7 +77,7 @@ def mass_table(claim: Claim, rows: NextTokens) -> None:
     from lib.distillation.temperature import share_peak_temperature
 
     shares = _band_shares(rows, SHOWN)
-    lines: list[list[Cell]] = [[t, *(_short(x) for x in by_band.values())] for t, by_band in shares.items()]
+    lines: list[list[Cell]] = [[t, *(four_digits(x) for x in by_band.values())] for t, by_band in shares.items()]
     columns = [Column("T"), *(Column(f"ranks {band}", name_id=f"peringkat {band}") for band in shares[1.0])]
     claim.table("Share of the mass by rank, mean over sentences", columns, lines, "Bagian massa menurut peringkat")
     peaks = [
@@ -121,7 +121,7 @@ def share_table(claim: Claim, rows: NextTokens) -> None:
             gradient = soft_gradient(row * 0, row, t)
             by_row.append([gradient_share(gradient, ids) for ids in bands_of(row).values()])
             lengths.append(float(gradient.norm() * t**2 / soft_gradient(row * 0, row, 1.0).norm()))
-        lines.append([t, *(_short(x) for x in _means(by_row)), _short(_means([[x] for x in lengths])[0])])
+        lines.append([t, *(four_digits(x) for x in _means(by_row)), four_digits(_means([[x] for x in lengths])[0])])
     bands = bands_of(next(iter(rows.teacher.values())))
     columns = [Column("T"), *(Column(f"ranks {band}", name_id=f"peringkat {band}") for band in bands)]
     columns.append(Column("T² times its length, over that at 1", name_id="T² kali panjangnya, dibanding pada 1"))
@@ -181,8 +181,3 @@ def _band_shares(rows: NextTokens, temperatures: Sequence[float]) -> dict[float,
 
 def _means(rows: Sequence[Sequence[float]]) -> list[float]:
     return [sum(column) / len(column) for column in zip(*rows, strict=True)]
-
-
-def _short(value: float) -> float:
-    """Four significant digits."""
-    return float(f"{value:.4g}")

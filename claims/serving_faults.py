@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from reports.plants import Real
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from lib.scheduling.latency import Latency
     from lib.scheduling.policies import Policy
     from lib.scheduling.times import Times
-
-Real = Callable[..., Any]
 
 
 def refilled(_static: Real) -> Real:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from claims.speculative_tables import DRAFTED, JUDGED
+from reports.plants import Real
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from lib.speculative.sampling import Proposal, Verdict
     from reports.judge import Scalar
 
-Real = Callable[..., Any]
 NET_SPEEDUP = "lib.speculative.formulas.net_speedup"
 
 

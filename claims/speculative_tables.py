@@ -11,7 +11,7 @@ from fixtures.quality_workload import OWN_TOKENS
 from fixtures.speculation import CHAPTER_DRAFT, DRAFTS, reply_tokens
 from reports.claim import Claim
 from reports.plots import Axis, Curve
-from reports.tables import Column
+from reports.tables import Column, four_digits
 
 if TYPE_CHECKING:
     from fixtures.speculation import Speculations
@@ -33,7 +33,7 @@ def speedup_table(claim: Claim) -> None:
     from lib.speculative.formulas import expected_tokens, net_speedup, optimal_draft
 
     rows = [
-        [a, g, _short(expected_tokens(a, g)), *(_short(net_speedup(a, g, c)) for c in COSTS)]
+        [a, g, four_digits(expected_tokens(a, g)), *(four_digits(net_speedup(a, g, c)) for c in COSTS)]
         for a in ACCEPTANCES
         for g in LENGTHS
     ]
@@ -127,8 +127,8 @@ def paid_table(claim: Claim, verifications: Rounds) -> None:
 def _paid_row(acceptance: float, draft: int, verification: float) -> list[Any]:
     from lib.speculative.formulas import net_speedup
 
-    speedups = [_short(net_speedup(acceptance, draft, c, v)) for v in (verification, 1.0) for c in PAID_COSTS]
-    return [acceptance, draft, _short(verification), *speedups]
+    speedups = [four_digits(net_speedup(acceptance, draft, c, v)) for v in (verification, 1.0) for c in PAID_COSTS]
+    return [acceptance, draft, four_digits(verification), *speedups]
 
 
 def runs_beside_formula(claim: Claim, speculations: Speculations) -> None:
@@ -199,15 +199,10 @@ def rates(speculations: Speculations, draft: str) -> dict[str, float]:
 def _acceptance_row(speculations: Speculations, draft: str) -> list[Any]:
     run, found = speculations.run(draft), rates(speculations, draft)
     tokens = sum(len(reply.tokens) for reply in run.own) / sum(len(reply.rounds) for reply in run.own)
-    agreement = None if run.agrees is None else _short(run.agrees.float().mean())
-    shown = [_short(found[name]) if name in found else None for name in (JUDGED, DRAFTED, SAMPLED)]
-    return [draft, run.draft_tokens, agreement, *shown, _short(tokens)]
+    agreement = None if run.agrees is None else four_digits(run.agrees.float().mean())
+    shown = [four_digits(found[name]) if name in found else None for name in (JUDGED, DRAFTED, SAMPLED)]
+    return [draft, run.draft_tokens, agreement, *shown, four_digits(tokens)]
 
 
 def _longest(draft: int, longest: int = 64) -> int | str:
     return "ever longer" if draft == longest else draft
-
-
-def _short(value: Any) -> float:
-    """Four significant digits."""
-    return float(f"{float(value):.4g}")

@@ -34,10 +34,10 @@ from lib.units import (
     ByteFigure,
     Convention,
     common_conventions,
+    fitting_conventions,
     in_unit,
     stated_bytes,
     unit_bytes,
-    verdicts,
 )
 from reports.claim import Claim, claim
 from reports.controls import control, misprint, uncontrolled
@@ -217,7 +217,7 @@ def test_budget_tables(claim: Claim) -> None:
 def test_units(claim: Claim) -> None:
     """Every byte figure of the chapter against the bytes it stands for; the cards through the token counts."""
     claim.measured("one_convention_for_all", bool(common_conventions(BYTE_FIGURES)))
-    claim.measured("reproduced_by", verdicts(BYTE_FIGURES))
+    claim.measured("reproduced_by", fitting_conventions(BYTE_FIGURES))
     claim.measured("card_gb_can_be", {c: reserve_without_nominal_sizes(c) is not None for c in CONVENTIONS})
     claim.measured("giga_binary_over_decimal", Fraction(unit_bytes("GB", "binary"), unit_bytes("GB", "decimal")))
     claim.note("The 24 GB card has no token count in the prose; 12 KB and 16 KB are too coarse to tell.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from claims.timed import roofline, share_added, step_by_step, until_settled
 from claims.timed_faults import RATIO, longer, mistaken, never_longer, of_one, taken_as, turned_round
-from claims.timed_tables import decode_table, prefill_table
+from claims.timed_tables import MS_PER_S, decode_table, prefill_table
 from fixtures.timing import (
     CACHED,
     CHAPTER_PROMPT,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from reports.judge import Scalar
 
 REPLY_TOKENS = 48  # of the same run, printed in kv-cache.ninefold; the first of them comes out of the prefill
-MS_PER_S = 1000
 NEAR_BUDGET_S, FAR_BUDGET_S = 24.0, 12.0  # a tenth of a step is a fine difference; far out there is little doubt
 BEYOND_BUDGET_S = 25.0  # two passes of some seconds each, whose ratio is not far from one
 SHORTEST, LONGEST = CONTEXTS[0], CONTEXTS[1]  # of the chapter's table; the longer ones look for its end

@@ -11,13 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lib.intervals import Estimate
-from reports.plants import result
+from reports.plants import Real, result
 
 if TYPE_CHECKING:
     from lib.step_actions import PassCost
     from lib.timing.rounds import Rounds
 
-Real = Callable[..., Any]
 RATIO = "lib.timing.rounds.Rounds.ratio"  # where every timed claim reads
 ALIKE = Estimate(1.0, 0.98, 1.02)  # two times that are the same
 

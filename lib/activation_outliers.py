@@ -66,11 +66,6 @@ def dimension_maxima(h: Tensor) -> Tensor:
     return h.abs().amax(dim=0)
 
 
-def position_maxima(h: Tensor) -> Tensor:
-    """The largest magnitude in any dimension, per position of h (T, D): (T,)."""
-    return h.abs().amax(dim=1)
-
-
 def largest(h: Tensor, dimension: int) -> float:
     """The largest magnitude of one dimension of h (T, D); zero where there is no position."""
     return float(h[:, dimension].abs().max()) if len(h) else 0.0

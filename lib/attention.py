@@ -78,22 +78,22 @@ def counted_generation(tokens: int, d: int, cached: bool) -> list[int]:
 
 
 def macs_cached_step(n: int, d: int) -> int:
-    """One new query against n keys (itself included): 2nd."""
+    """One new query against n keys (itself included): 2·n·d."""
     return MACS_PER_SCORE * n * d
 
 
 def macs_uncached_step(n: int, d: int, causal: bool = False) -> int:
-    """All n queries again: 2n²d for the full square, n(n+1)d when the masked half is never computed."""
+    """All n queries again: 2·n²·d for the full square, n(n+1)·d when the masked half is never computed."""
     return n * (n + 1) * d if causal else MACS_PER_SCORE * n * n * d
 
 
 def macs_cached(tokens: int, d: int) -> int:
-    """Generating T tokens from an empty context with a cache: the sum of 2nd over n = 1..T, T(T+1)d."""
+    """Generating T tokens from an empty context with a cache: the sum of 2·n·d over n = 1..T, T(T+1)·d."""
     return tokens * (tokens + 1) * d
 
 
 def macs_uncached(tokens: int, d: int, causal: bool = False) -> int:
-    """The same without a cache: T(T+1)(2T+1)d/3 for full squares, T(T+1)(T+2)d/3 with the masked half skipped."""
+    """The same without a cache: T(T+1)(2T+1)·d/3 for full squares, T(T+1)(T+2)·d/3 with the masked half skipped."""
     last = tokens + 2 if causal else 2 * tokens + 1
     return tokens * (tokens + 1) * last * d // 3
 

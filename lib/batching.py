@@ -11,17 +11,17 @@ from lib.intervals import Estimate, Number
 Point = tuple[int, Estimate]
 
 
-def turn_if_overlapped(compute_bound_at: int, seconds_there: Estimate, seconds_of_one: Number = 1) -> Estimate:
+def turn_if_overlapped(compute_bound_at: int, time_there: Estimate, time_of_one: Number = 1) -> Estimate:
     """At how many requests arithmetic takes as long as everything else, if it is all of the step at a given batch.
 
-    Arithmetic is proportional to requests, so it fills seconds_there / compute_bound_at per request; a single
+    Arithmetic is proportional to requests, so it fills time_there / compute_bound_at per request; a single
     request's step is at least the memory part. Products of fewer rows being slower would only lower the result.
     """
-    return seconds_of_one * compute_bound_at / seconds_there
+    return time_of_one * compute_bound_at / time_there
 
 
 def turn_if_in_turn(fewer: Point, more: Point) -> Estimate:
     """The same if reading and computing alternate: a straight line through two points, fixed part over slope."""
-    (few, few_seconds), (many, many_seconds) = fewer, more
-    slope = (many_seconds - few_seconds) / (many - few)
-    return (few_seconds - few * slope) / slope
+    (few, few_time), (many, many_time) = fewer, more
+    slope = (many_time - few_time) / (many - few)
+    return (few_time - few * slope) / slope

@@ -1,8 +1,8 @@
-"""Are the weights of one block normal? Kurtosis of single blocks against simulated normal blocks, and what a block's
-maximum does to the distribution that a fixed code book sees.
+"""Are the weights of one block normal, and what does a fixed code book see of them once its maximum has scaled them?
 
-Within-block kurtosis does not mind that blocks differ in scale, and a lattice of 16 or more levels (weights that have
-been through block quantization) barely moves it, where a test on the distribution function would reject on ties alone.
+Single blocks are held against simulated normal ones by their kurtosis: it does not mind that blocks differ in scale,
+and a lattice of 16 or more levels (weights that have been through block quantization) barely moves it, where a test on
+the distribution function would reject on ties alone.
 """
 
 from __future__ import annotations

@@ -80,7 +80,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Gap:
-    """Why one model gets more context than another on the same card: two factors whose product is the gap."""
+    """Why one model gets more context than another on the same card: two factors whose product is the gap.
+
+    bytes_per_token: the dear model's over the cheap one's. remaining_memory: the cheap model's over the dear one's.
+    """
 
     bytes_per_token: Fraction
     remaining_memory: Fraction
@@ -93,7 +96,7 @@ class Gap:
 
 
 def weight_bytes(parameters: int, bits: Exact) -> Fraction:
-    """Bytes of that many parameters at that many bits each."""
+    """Bytes of that many parameters at that many bits each, exact: a fraction where they fill no whole byte."""
     return Fraction(bits) * parameters / BITS_PER_BYTE
 
 
@@ -103,7 +106,7 @@ def resident_tokens(card_bytes: Exact, weights: Exact, bytes_per_token: int, res
 
 
 def context_gap(card_bytes: Exact, cheap: tuple[Exact, int], dear: tuple[Exact, int], reserve: Exact = 0) -> Gap:
-    """Factor the ratio of two token counts; each model is (weights, bytes per token). Floors are ignored."""
+    """Factor the ratio of two token counts; each model is (bytes of weights, bytes per token). Floors are ignored."""
     (cheap_weights, cheap_price), (dear_weights, dear_price) = cheap, dear
     left = Fraction(card_bytes - cheap_weights - reserve), Fraction(card_bytes - dear_weights - reserve)
     return Gap(Fraction(dear_price, cheap_price), left[0] / left[1])

@@ -18,10 +18,10 @@ from lib.slim_models import SLIM_VOCABULARY, cache_only
 from lib.unmeasurable import Unmeasurable
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-PROBE_TOKENS = 10
+PROBE_TOKENS = 10  # any number gives the same bytes per token
 WINDOW = 16  # positions that a sliding layer sees, far below PROMPT so that it is full
-PROMPT = 64
-RESERVED = 2 * PROMPT
+PROMPT = 64  # tokens
+RESERVED = 2 * PROMPT  # positions that a static cache has from the start
 
 
 @dataclass(frozen=True)

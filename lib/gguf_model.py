@@ -19,7 +19,7 @@ ROTARY_INTERLEAVED = frozenset({"llama"})  # llama.cpp stores these q/k rows as 
 EMBEDDING, OUTPUT = "token_embd.weight", "output.weight"
 # Two quantizations of one matrix agree to a few percent; an untied head is unrelated to the embedding (cosine near 0).
 SAME_MATRIX_COSINE = 0.9
-COSINE_SAMPLE_ROWS = 512
+COSINE_SAMPLE_ROWS = 512  # the first ones of the vocabulary
 
 
 class DamagedGguf(ValueError):

@@ -15,7 +15,7 @@ import torch
 from lib.timing.clock import Clock
 
 READ_BYTES = 2**30  # beyond any cache that a process has to itself
-REPEATS = 5
+REPEATS = 5  # of which the fastest counts
 RATE_SHAPE = (1024, 2048, 4096)  # tokens × columns × rows: 17 GFLOP, large enough that packing is paid off
 PRODUCT_FLOPS = 2 * RATE_SHAPE[0] * RATE_SHAPE[1] * RATE_SHAPE[2]
 ROW = 4096  # of the matrix that is read

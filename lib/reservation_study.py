@@ -15,7 +15,7 @@ from lib.scheduling.policies import CONTINUOUS
 from lib.scheduling.requests import Request
 from lib.scheduling.simulate import simulate
 
-SLOTS = 8
+SLOTS = 8  # as in the published simulation
 MEMORY_DRAWS = 5  # workloads per shape and prompt range whose memory is followed step by step
 
 Ranges = Sequence[tuple[int, int]]  # of prompt lengths, from … to, in tokens

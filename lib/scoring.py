@@ -21,7 +21,7 @@ from lib.streamed_logits import read_logits
 from lib.unmeasurable import Unmeasurable
 
 ROWS_TOGETHER = 1024  # tokens in one pass of the body: every pass reads all weights once, and by then that is 3 % of it
-PROBE_TOKENS = 4
+PROBE_TOKENS = 4  # on which the two ways to logits are compared
 # Two orders of the same fp32 products: a few thousand roundings of 2^-24 each, on logits of the size of the largest.
 SAME_LOGITS = 1e-4
 

@@ -19,7 +19,7 @@ from lib.cache_bytes import CacheShape, cache_shape
 from lib.unmeasurable import Unmeasurable
 
 SLIM_WIDTH = 16  # of everything that the cache does not see
-SLIM_VOCABULARY = 32
+SLIM_VOCABULARY = 32  # ids
 
 
 def slim_config(config: PretrainedConfig, **changes: Any) -> PretrainedConfig:

@@ -73,7 +73,7 @@ def common_conventions(figures: Iterable[ByteFigure]) -> frozenset[Convention]:
     return common
 
 
-def verdicts(figures: Iterable[ByteFigure]) -> dict[str, str]:
+def fitting_conventions(figures: Iterable[ByteFigure]) -> dict[str, str]:
     """For each figure, by label: ``decimal``, ``binary``, ``either`` or ``neither``."""
     names = {frozenset(CONVENTIONS): "either", frozenset(): "neither"}
     return {f.label: names.get(f.conventions()) or next(iter(f.conventions())) for f in figures}

@@ -25,6 +25,7 @@ from reports.ledger import Figure, Statement
 
 Plant = Callable[[Any], Any]
 MARKER = "control"
+NO_RECORD = "nothing on record for this model that a fault could flip: write the verdict into the ledger first"
 
 
 class NoSuchTarget(LookupError):

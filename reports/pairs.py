@@ -13,6 +13,7 @@ from reports.ledger import Ledger, LedgerError
 
 # Decorators that plant a fault in a claim, or say why none can be planted (reports/controls.py).
 CONTROLS = frozenset({"control", "misprint", "uncontrolled"})
+REMEDY = "plant a fault with @control or @misprint, or say with @uncontrolled why none can be"
 
 
 def declared_tests(path: Path) -> Iterator[tuple[str, str]]:
@@ -26,7 +27,7 @@ def check_controls(folder: Path, sections: Collection[str] | None = None) -> Non
     for path in _modules(folder, sections):
         for node, statement_id in _claims_in(path):
             if not CONTROLS & {_name_of(decorator) for decorator in node.decorator_list}:
-                raise LedgerError(f"{path.name}: {node.name}: statement {statement_id!r} has no control")
+                raise LedgerError(f"{path.name}: {node.name}: statement {statement_id!r} has no control: {REMEDY}")
 
 
 def _claims_in(path: Path) -> Iterator[tuple[ast.FunctionDef, str]]:

@@ -88,11 +88,6 @@ def exchanged(first: Any, second: Any) -> Callable[[Real], Real]:
     return mistaken({first: second, second: first})
 
 
-def negated(real: Real) -> Real:
-    """A yes is a no."""
-    return result(lambda found: numbers(found, lambda n: n, flip=True))(real)
-
-
 def of_property(plant: Callable[[Real], Real]) -> Callable[[Any], Any]:
     """The same fault for what is a property of a class, reached through it."""
     return lambda real: property(plant(real.fget))

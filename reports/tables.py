@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
 from lib.intervals import Estimate
 from reports.judge import as_json
@@ -54,6 +54,11 @@ class Table:
             problem = _problem(cell)
             if problem:
                 raise TableError(f"{where}, column {column.name!r}: {problem}")
+
+
+def four_digits(value: SupportsFloat) -> float:
+    """For a cell: a measurement seldom knows more, and the record of the aspects keeps them all."""
+    return float(f"{float(value):.4g}")
 
 
 def table_of(title: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title_id: str = "") -> Table:

@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from reports.controls import NO_RECORD
 from reports.render import sentences
 from reports.render.model import STANDINGS, Claim
 from reports.render.page_model import Page
 from reports.render.reading import page as read_page
 from reports.render.words import Words
 from reports.screen import inert
+from reports.verdict import Outcome
 
 Markup = dict[str, bool]
 Line = tuple[str, Markup]
@@ -22,7 +24,7 @@ CYAN: Markup = {"cyan": True}
 BOLD: Markup = {"bold": True}
 PLAIN: Markup = {}
 NARROWEST = 20  # below this a terminal width is not one (0 in some pipes)
-MOST_REASONS = 8
+MOST_REASONS = 8  # why claims were not measured, the commonest first
 
 
 def line_width(is_terminal: bool) -> int | None:
@@ -48,7 +50,10 @@ def summary_lines(summary: Mapping[str, object], width: int | None) -> list[Line
 
 
 def control_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
-    """How many planted faults were seen, and each one that was not; nothing where none were planted."""
+    """How many planted faults were seen, and each one that was not; nothing where none were planted.
+
+    A claim with nothing on record cannot turn red: it is named too, or its author would only read "undecided".
+    """
     planted = [row for row in rows if row["control"] is not None]
     if not planted:
         return
@@ -58,6 +63,8 @@ def control_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     yield told + f", {len(planted) - seen - len(missed)} undecided", RED if missed else BOLD
     for row in missed:
         yield f"MISSED {row['id']}: {row['control']}", RED
+    for claim_id in dict.fromkeys(row["id"] for row in planted if row["outcome"] == Outcome.NEW):
+        yield f"NEW {claim_id}: {NO_RECORD}", CYAN
 
 
 def _cut(line: str, width: int | None) -> str:

@@ -20,7 +20,7 @@ from lib.distillation.temperature import entropy
 
 # Power iteration stops when a step moves less mass than this: 2^10 roundings of a mass of 1 in float64.
 _SETTLED = 2.0**-43
-_MAX_STEPS = 10_000
+_MAX_STEPS = 10_000  # of the iteration: a chain that is unsettled after them is refused
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lib.unmeasurable import Unmeasurable
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class NotFiniteError(ValueError):
+class NotFiniteError(Unmeasurable):
     """A weight is infinite or not a number, so no scale exists."""
 
 

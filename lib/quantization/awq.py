@@ -19,7 +19,7 @@ from lib.quantization.schemes import Scheme
 
 STEPS = 20  # of the grid, the paper's
 FLOOR = 1e-6  # of the largest magnitude: channels below it are treated as if at it, or silent ones would get s = 0
-SCALE_BITS = 16
+SCALE_BITS = 16  # fp16, one per column
 
 
 @dataclass(frozen=True)

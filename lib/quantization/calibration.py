@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from lib.quantization.absmax import NotFiniteError
 from lib.weight_stats import projection_weights
 
-LIMIT_BYTES = 2**30
-ROWS = 256
+LIMIT_BYTES = 2**30  # of all records that are kept at a time
+ROWS = 256  # of inputs, sampled for each record
 FP32_BYTES = 4
 
 

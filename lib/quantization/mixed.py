@@ -15,9 +15,9 @@ from torch.nn.functional import linear
 from lib.quantization.absmax import NotFiniteError, absmax, decode, encode, largest_code
 from lib.quantization.calibration import require_finite
 
-THRESHOLD = 6.0
+THRESHOLD = 6.0  # magnitude from which an input is an outlier: the paper's
 INDEX_BITS = 16  # of an outlier column's number
-SCALE_BITS = 16
+SCALE_BITS = 16  # fp16, one per row
 EXACT_COLUMNS = 2**24 // largest_code(8) ** 2  # so many products of two codes sum to an integer that fp32 holds
 
 

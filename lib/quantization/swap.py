@@ -17,12 +17,7 @@ from lib.parallel import map_on_cores
 from lib.quantization.absmax import NotFiniteError
 from lib.quantization.errors import rebuild
 from lib.quantization.schemes import Scheme
-from lib.unmeasurable import Unmeasurable
 from lib.weight_stats import projection_weights
-
-
-class NotFinite(Unmeasurable):
-    """A weight to be quantized is NaN or infinite: absmax has no scale for it."""
 
 
 class WeightSwap:
@@ -42,7 +37,7 @@ class WeightSwap:
     def quantized(self, scheme: Scheme | None) -> Iterator[nn.Module]:
         """The model with every projection replaced by its reconstruction; None leaves it as it is.
 
-        The originals are back when the block ends, however it ends. Raises NotFinite, naming the matrix.
+        The originals are back when the block ends, however it ends. Raises NotFiniteError, naming the matrix.
         """
         if scheme is None:
             yield self.model
@@ -68,4 +63,4 @@ class WeightSwap:
         try:
             return rebuild(scheme, self._originals[name], self._buffers[name])
         except NotFiniteError:  # every scheme looks for the largest magnitude, or the range, and cannot miss it
-            raise NotFinite(f"{name}: a weight is not finite, so no scale fits it") from None
+            raise NotFiniteError(f"{name}: a weight is not finite, so no scale fits it") from None

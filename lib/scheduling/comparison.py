@@ -15,7 +15,7 @@ from lib.scheduling.times import Seconds, Times, throughput_ratio
 
 CENTRAL = (5, 50, 95)  # percent: nine workloads in ten lie between the outer two
 SEED = 2024
-SLOTS = 8
+SLOTS = 8  # as in the published simulation
 
 
 @dataclass(frozen=True)

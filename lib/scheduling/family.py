@@ -43,7 +43,7 @@ PUBLISHED = Summary()
 # ln(mean / median) = sigma² / 2 for a log-normal: the sigma at which 1,874 / 64 lies over a median of 18.
 LOG_NORMAL_SIGMA = float(np.sqrt(2 * np.log(PUBLISHED.total / PUBLISHED.requests / PUBLISHED.median)))
 MIDDLE_GAPS = (0, 1, 2)  # how far the two middle lengths lie from the median
-MIDDLE_CHANCES = (0.6, 0.3, 0.1)
+MIDDLE_CHANCES = (0.6, 0.3, 0.1)  # of each of these gaps
 SNAP = 1e-9  # shares are sums of some thirty numbers below 2,000: their rounding error is below 64 · 2,000 · 2^-53
 CAP_ROUNDS = 60  # each round caps at least one more value or ends; fewer than 32 values can be capped
 

@@ -18,7 +18,7 @@ from lib.serving.requests import GenerationRequest
 from lib.serving.sampling import Chooser, choice
 
 NO_END = -1  # transformers' own code for "no id ends a reply"
-WAIT_S = 1.0
+WAIT_S = 1.0  # for a result, before the thread is looked after
 
 
 @dataclass(frozen=True)

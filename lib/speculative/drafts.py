@@ -129,11 +129,11 @@ def drawn(scorer: Scorer, text: Sequence[int], count: int, rule: Rule) -> Propos
 
 
 class PromptLookup:
-    """Guesses that the text goes on as it did when its last tokens stood in it before (Saxena, Prompt Lookup Decoding,
-    2023, github.com/apoorvumang/prompt-lookup-decoding); costs no pass of any model.
+    """Guesses that the text goes on as it did when its last tokens stood in it before; costs no pass of any model.
 
     The longest run of last tokens, from ``longest`` down to ``shortest``, that stood earlier; its earliest place, as
-    in his code. Raises ValueError unless 1 <= shortest <= longest.
+    in the code of Saxena (Prompt Lookup Decoding, 2023, github.com/apoorvumang/prompt-lookup-decoding). Raises
+    ValueError unless 1 <= shortest <= longest.
     """
 
     def __init__(self, longest: int = 3, shortest: int = 1) -> None:

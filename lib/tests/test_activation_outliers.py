@@ -25,7 +25,6 @@ from lib.activation_outliers import (
     octave_edges,
     octave_histogram,
     outlier_features,
-    position_maxima,
     position_share,
     without_its_peak,
     without_positions,
@@ -42,7 +41,6 @@ def seeded(*shape: int) -> Tensor:
 
 def test_maxima_of_a_hand_made_tensor() -> None:
     assert torch.equal(dimension_maxima(H), torch.tensor([1.0, 300.0, 5.0, 0.3]))
-    assert torch.equal(position_maxima(H), torch.tensor([300.0, 4.0, 5.0]))
 
 
 def test_maxima_reject_the_wrong_signed_maximum() -> None:

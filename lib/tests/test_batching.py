@@ -12,7 +12,7 @@ MEMORY_S, ARITHMETIC_S = 6.0, 0.5  # of a step, and per request: the two are equ
 
 def test_overlapped_turn_against_a_roofline() -> None:
     times = {b: as_estimate(max(MEMORY_S, ARITHMETIC_S * b)) for b in (1, 16, 32)}
-    assert turn_if_overlapped(32, times[32], seconds_of_one=MEMORY_S).value == pytest.approx(12)
+    assert turn_if_overlapped(32, times[32], time_of_one=MEMORY_S).value == pytest.approx(12)
 
 
 def test_turn_by_turn_against_a_sum() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -20,18 +19,12 @@ from lib.speculative.sampling import Greedy, Proposal, Sampled, SeededDraws, Ver
 from lib.tests.tiny_serving import NEW, ROUNDING, tiny
 from lib.tests.tiny_speculative import Fixed, Nothing, near, plain_law, requests, speculative_law, three_ids
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 DRAFT_TOKENS = (1, 2, 3, 5, 8, 20)
 # Chances of a tiny fp64 model: logits of about 5 in a few dozen terms, 5 · 32 · 2^-53, times the factors of a reply
 DOUBLE = 1e-12
 WRONG = 1e-3
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -20,16 +19,10 @@ from lib.speculative.together import Asked, Drafters, OneByOne, PackedDraft, Pac
 from lib.tests.tiny_serving import NEW, ROUNDING, tiny
 from lib.tests.tiny_speculative import near, requests, three_ids
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 LONGEST = 20 + NEW  # tokens of a prompt of tiny_speculative and of its reply
 TEXTS = [[(5, 6, 7, 8), (9, 8)], [(5, 6, 7, 8, 9, 10), (9, 8, 7)], [(5, 6, 1), (9, 8, 7, 1, 2)], [(5, 6, 1, 2), (3,)]]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def packed_draft(asked: list[GenerationRequest], noise: float = 0.02) -> PackedDraft:

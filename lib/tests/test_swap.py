@@ -8,9 +8,10 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lib.quantization import errors
+from lib.quantization.absmax import NotFiniteError
 from lib.quantization.errors import error_table, rebuild
 from lib.quantization.schemes import SCHEMES, Scheme
-from lib.quantization.swap import NotFinite, WeightSwap
+from lib.quantization.swap import WeightSwap
 from lib.weight_stats import projection_weights
 
 
@@ -95,14 +96,14 @@ def test_errors_of_another_scheme_are_others(tiny: nn.Module) -> None:
 def test_weights_that_are_not_finite_are_refused_by_name(tiny: nn.Module, bad: float, slug: str) -> None:
     tiny.model.layers[1].mlp.up_proj.weight.data[3, 4] = bad
     where = places(tiny)
-    with pytest.raises(NotFinite, match=r"layers\.1\.mlp\.up_proj"), WeightSwap(tiny).quantized(SCHEMES[slug]):
+    with pytest.raises(NotFiniteError, match=r"layers\.1\.mlp\.up_proj"), WeightSwap(tiny).quantized(SCHEMES[slug]):
         pass
     assert places(tiny) == where
 
 
 def test_opposite_infinities_are_refused_too(tiny: nn.Module) -> None:
     tiny.model.layers[0].mlp.up_proj.weight.data[0, :2] = torch.tensor([float("inf"), float("-inf")])
-    with pytest.raises(NotFinite), WeightSwap(tiny).quantized(SCHEMES["int8-row"]):
+    with pytest.raises(NotFiniteError), WeightSwap(tiny).quantized(SCHEMES["int8-row"]):
         pass
 
 

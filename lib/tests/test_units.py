@@ -10,10 +10,10 @@ from lib.units import (
     UnknownUnit,
     common_conventions,
     conventions,
+    fitting_conventions,
     in_unit,
     stated_bytes,
     unit_bytes,
-    verdicts,
 )
 
 
@@ -62,9 +62,9 @@ def test_common_conventions_rejects_a_mix() -> None:
     assert common_conventions([disk, memory, coarse]) == frozenset()
 
 
-def test_verdicts_name_every_figure() -> None:
+def test_fitting_conventions_name_every_figure() -> None:
     figures = [ByteFigure("a", "64", "KB", 65_536), ByteFigure("b", "1", "KB", 1_010), ByteFigure("c", "9", "KB", 1)]
-    assert verdicts(figures) == {"a": "binary", "b": "either", "c": "neither"}
+    assert fitting_conventions(figures) == {"a": "binary", "b": "either", "c": "neither"}
 
 
 def test_stated_bytes_ends_are_half_a_digit_away() -> None:

@@ -1,5 +1,7 @@
-"""Which run holds the history of the nights before: chosen from GitHub's list of artifacts. Standard library only,
-so that the job which may read artifacts has nothing to install: `python -m reports.night.artifacts BRANCH < list`.
+"""Which run holds the history of the nights before, chosen from GitHub's list of artifacts.
+
+Standard library only, so that the job which may read artifacts has nothing to install:
+`python -m reports.night.artifacts BRANCH < list`.
 """
 
 from __future__ import annotations

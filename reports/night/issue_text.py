@@ -11,7 +11,7 @@ from reports.night.quoting import head, link, quoted, quoted_value, row
 
 # GitHub refuses bodies above 65,536 characters: 40,000 for the text, 20,000 for the state, the rest for the frame.
 TEXT_CHARS = 40_000
-_COMMENT_ROWS = 20
+_COMMENT_ROWS = 20  # flags of a kind that a comment names
 _FIGURES = 4  # of one row
 
 _HOW = """\

@@ -107,53 +107,58 @@ _SENTENCES = (
 
 
 def _vocabulary(page: Page, w: Words) -> dict[str, Any]:
-    """What the templates may call."""
-    told: dict[str, Any] = {
-        name: partial(getattr(sentences, name), w=w)
-        for name in (
-            "says",
-            "erratum",
-            "why_not",
-            "record_line",
-            "measured_briefly",
-            "subject_name",
-            "faults",
-            "finest",
-        )
-    }
+    """What the templates may call and show."""
+    return {"w": w, "page": page, **_CONSTANT, **_phrases(page, w), **_choosable(page, w), **_told(page, w)}
+
+
+_CONSTANT: Mapping[str, Any] = {
+    "bar": figures.bar,
+    "symbols": SYMBOLS,
+    "drift_marks": DRIFT_MARKS,
+    "drift_tone": lambda status: Drift(status, "").tone,
+    "tile_tones": TILE_TONES,
+    "aspect_tones": ASPECT_TONES,
+    "anchor": anchor,
+    "erratum_anchor": erratum_anchor,
+    "clip": clip,
+    "keys": keys,
+    "drifts": drifts,
+    "letter": letter,
+    "kinds": KINDS,
+}
+
+
+def _phrases(page: Page, w: Words) -> dict[str, Any]:
+    """Functions that put something of a claim into words."""
     rows = {row.lead.id: row for row in page.rows}
-    look = sentences.to_look_at(page, w)
-    selects = _selects(page, w)
-    verdicts = next((found for name, _, found in selects if name == "verdict"), [])
-    drift = next((found for name, _, found in selects if name == "drift"), [])
     return {
-        **told,
+        **{name: partial(getattr(sentences, name), w=w) for name in _SENTENCES},
         "measured": partial(figures.measured, w=w),
         "published": partial(figures.published, w=w),
-        "bar": figures.bar,
         "drift_rows": partial(drift_rows, w=w),
         "measured_on": partial(sentences.measured_on, page=page, w=w),
         "elsewhere": lambda claim: sentences.elsewhere(rows[claim.id], page, w),
         "run_facts": partial(sentences.run_facts, w=w),
-        "w": w,
-        "page": page,
-        "symbols": SYMBOLS,
-        "drift_marks": DRIFT_MARKS,
-        "drift_tone": lambda status: Drift(status, "").tone,
-        "tile_tones": TILE_TONES,
-        "aspect_tones": ASPECT_TONES,
-        "anchor": anchor,
-        "erratum_anchor": erratum_anchor,
-        "clip": clip,
-        "keys": keys,
-        "drifts": drifts,
-        "letter": letter,
-        "kinds": KINDS,
-        "num_errata": {kind: len(page.errata(kind)) for kind in KINDS if page.errata(kind)},
+    }
+
+
+def _choosable(page: Page, w: Words) -> dict[str, Any]:
+    """Filters, and the tiles that set them."""
+    selects = _selects(page, w)
+    found = {name: offered for name, _, offered in selects}
+    return {
         "selects": selects,
-        "tiles": [choice for choice in verdicts if choice[0] in SYMBOLS],
-        "drift_tiles": drift,
+        "tiles": [choice for choice in found.get("verdict", []) if choice[0] in SYMBOLS],
+        "drift_tiles": found.get("drift", []),
         "sections": page.sections(w.keys("section")),
+    }
+
+
+def _told(page: Page, w: Words) -> dict[str, Any]:
+    """What stands above the claims."""
+    look = sentences.to_look_at(page, w)
+    return {
+        "num_errata": {kind: len(page.errata(kind)) for kind in KINDS if page.errata(kind)},
         "headline": sentences.headline(page, w),
         "tone": page.headline()[1],
         "look": look[:MOST_TO_LOOK_AT],

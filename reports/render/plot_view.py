@@ -14,7 +14,7 @@ from lib.intervals import Estimate
 from reports.plots import Axis, Curve, Pairs, Plot, Value, middle
 from reports.render import figures
 from reports.render.labels import Place, places
-from reports.render.table_view import TableView, cell_view, table_view
+from reports.render.table_view import TableView, cell_view, in_words, table_view
 from reports.render.ticks import Ruler, ruler
 from reports.render.words import Words, spoken
 from reports.tables import Cell, Column, Table
@@ -93,7 +93,7 @@ def plot_view(plot: Plot, w: Words) -> PlotView:
     points = [point for curve in plot.curves for point in curve.pairs]
     across = ruler([x for x, _ in points], plot.x.scale)
     up = ruler([end for _, y in points for end in (middle(y), *(drawable(y, plot.y) or ()))], plot.y.scale)
-    title, translated = _in(w, plot.title, plot.title_id)
+    title, translated = in_words(w, plot.title, plot.title_id)
     looks = _looks(plot.curves)
     curves = [_curve(curve, look, plot.y, (across, up), w) for curve, look in zip(plot.curves, looks, strict=True)]
     curves = _labelled(curves)
@@ -130,7 +130,7 @@ def _curve(curve: Curve, look: tuple[int, str, str], axis: Axis, rulers: tuple[R
         bar = (_from_top(up, ends[0]), _from_top(up, ends[1])) if ends else None
         at, label = across.share(x), curve.labels[place] if curve.labels else ""
         marks.append(Mark(at, _from_top(up, middle(y)), bar, label))
-    name, translated = _in(w, curve.name, curve.name_id)
+    name, translated = in_words(w, curve.name, curve.name_id)
     line = " ".join(f"{mark.x:g},{mark.y:g}" for mark in marks)
     return CurveView(name, translated, *look, line, marks)
 
@@ -153,11 +153,11 @@ def _axis(axis: Axis, along: Ruler, w: Words, width: float = NARROW) -> AxisView
     crowded = (len(labels) - 1) * room > width
     places = map(along.share, along.ticks)
     ticks = [Tick(at, labels[i], crowded and i % 2 == 1) for i, at in enumerate(places)]
-    return AxisView(_axis_name(axis, w), _in(w, axis.name, axis.name_id)[1], ticks, room)
+    return AxisView(_axis_name(axis, w), in_words(w, axis.name, axis.name_id)[1], ticks, room)
 
 
 def _axis_name(axis: Axis, w: Words) -> str:
-    name = _in(w, axis.name, axis.name_id)[0]
+    name = in_words(w, axis.name, axis.name_id)[0]
     remarks = [figures.unit(axis.unit, w), w("ui.log") if axis.scale == "log" else ""]
     return name + "".join(f" ({remark})" for remark in [", ".join(filter(None, remarks))] if remark)
 
@@ -165,7 +165,7 @@ def _axis_name(axis: Axis, w: Words) -> str:
 def _says(plot: Plot, w: Words) -> str:
     """What the picture shows, in a sentence for those who do not see it."""
     xs = [x for curve in plot.curves for x, _ in curve.pairs]
-    curves = [f"{_in(w, c.name, c.name_id)[0]} {_range([middle(y) for _, y in c.pairs], w)}" for c in plot.curves]
+    curves = [f"{in_words(w, c.name, c.name_id)[0]} {_range([middle(y) for _, y in c.pairs], w)}" for c in plot.curves]
     names = {"x": _axis_name(plot.x, w), "y": _axis_name(plot.y, w)}
     return w("plot.says", **names, across=_range(xs, w), curves="; ".join(curves))
 
@@ -196,7 +196,7 @@ def _column(word: str, w: Words) -> Column:
 
 
 def _rows(curve: Curve, labelled: bool, w: Words) -> list[tuple[Cell, ...]]:
-    name = _in(w, curve.name, curve.name_id)[0]
+    name = in_words(w, curve.name, curve.name_id)[0]
     labels: list[Cell] = [*curve.labels] or [None] * len(curve.pairs)
     pairs: Pairs = curve.pairs
     return [(name, x, _cell(y, w), *[label] * labelled) for (x, y), label in zip(pairs, labels, strict=True)]
@@ -207,8 +207,3 @@ def _cell(y: Value | None, w: Words) -> Cell:
     if not isinstance(y, Estimate) or all(math.isfinite(end) for end in (y.low, y.high)):
         return y
     return str(cell_view(y, w)).replace("inf", "∞")
-
-
-def _in(w: Words, given: str, indonesian: str) -> tuple[str, bool]:
-    """The words to show, and whether they are in the language of the page."""
-    return w.pick(given, indonesian), w.translates(indonesian)

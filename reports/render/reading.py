@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from reports.plots import Axis, Curve, Plot, PlotError, plot_from_json
 from reports.render.model import MISSING, OUTCOMES, SEVERITY, VERDICTS, Aspect, Claim, Note, Published
@@ -22,6 +22,7 @@ _UNPRINTABLE = re.compile(
 )
 MAX_TEXT = 20_000  # characters: the longest text of a whole run has some 1,500 (an erratum), a traceback some 10,000
 _TEXT_FIELDS = ("says", "says_id", "where", "warrant", "reason", "error", "erratum", "erratum_id", "condition", "test")
+T = TypeVar("T")
 
 
 def text(value: object) -> str:
@@ -100,18 +101,22 @@ def _aspects(raw: object) -> tuple[list[Aspect], list[Note]]:
     return aspects, [("aspect", text(name)) for name in bad]
 
 
-def _tables(raw: object) -> tuple[list[Table], list[Note]]:
-    """The regenerated tables that can be read, and a defect for each that cannot; older evidence has none."""
-    good, bad = [], []
+def _readable(raw: object, kind: str, read: Callable[[object], T]) -> tuple[list[T], list[Note]]:
+    """The tables or plots that can be read, and a defect for each that cannot; older evidence has none."""
+    good: list[T] = []
+    bad: list[Note] = []
     for place, entry in enumerate(items(raw), 1):
         try:
-            good.append(_printable(table_from_json(entry)))
-        except TableError:
-            bad.append(("table", text(mapping(entry).get("title")) or str(place)))
+            good.append(read(entry))
+        except (TableError, PlotError):
+            bad.append((kind, text(mapping(entry).get("title")) or str(place)))
     return good, bad
 
 
-def _printable(table: Table) -> Table:
+def _table(raw: object) -> Table:
+    """A table without what cannot be printed. Raises TableError."""
+    table = table_from_json(raw)
+
     def cell(given: Cell) -> Cell:
         return text(given) if isinstance(given, str) else given
 
@@ -120,18 +125,9 @@ def _printable(table: Table) -> Table:
     return Table(text(table.title), columns, rows, text(table.title_id))
 
 
-def _plots(raw: object) -> tuple[list[Plot], list[Note]]:
-    """The plots that can be read, and a defect for each that cannot; older evidence has none."""
-    good, bad = [], []
-    for place, entry in enumerate(items(raw), 1):
-        try:
-            good.append(_printable_plot(plot_from_json(entry)))
-        except PlotError:
-            bad.append(("plot", text(mapping(entry).get("title")) or str(place)))
-    return good, bad
-
-
-def _printable_plot(plot: Plot) -> Plot:
+def _plot(raw: object) -> Plot:
+    """A plot without what cannot be printed. Raises PlotError."""
+    plot = plot_from_json(raw)
     x, y = (Axis(text(a.name), text(a.unit), text(a.name_id), a.scale) for a in (plot.x, plot.y))
     curves = tuple(Curve(text(c.name), c.pairs, text(c.name_id), c.dashed, [*map(text, c.labels)]) for c in plot.curves)
     return Plot(text(plot.title), x, y, curves, text(plot.title_id))
@@ -179,8 +175,8 @@ def claim(claim_id: str, raw: object) -> Claim:
     if not isinstance(raw, dict):
         return Claim(claim_id, section, defects=(("not_an_object", type(raw).__name__),))
     aspects, defects = _aspects(raw.get("aspects"))
-    tables, damaged = _tables(raw.get("tables"))
-    plots, undrawn = _plots(raw.get("plots"))
+    tables, damaged = _readable(raw.get("tables"), "table", _table)
+    plots, undrawn = _readable(raw.get("plots"), "plot", _plot)
     verdict, on_record, standing = (text(raw[k]) if raw.get(k) else None for k in ("verdict", "on_record", "standing"))
     outcome = text(raw.get("outcome"))
     defects += _contradictions(verdict, on_record, outcome, aspects)

@@ -46,7 +46,7 @@ class TableView:
 
 def table_view(table: Table, w: Words) -> TableView:
     """The table in the language of the page."""
-    title, translated = _in(w, table.title, table.title_id)
+    title, translated = in_words(w, table.title, table.title_id)
     cells = zip(*table.rows, strict=True)
     heads = [_head(column, list(below), w) for column, below in zip(table.columns, cells, strict=True)]
     return TableView(title, translated, heads, [[cell_view(cell, w) for cell in row] for row in table.rows])
@@ -66,11 +66,11 @@ def cell_view(cell: Cell, w: Words) -> CellView:
 
 
 def _head(column: Column, cells: list[Cell], w: Words) -> Head:
-    name, translated = _in(w, column.name, column.name_id)
+    name, translated = in_words(w, column.name, column.name_id)
     numeric = any(isinstance(cell, int | float | Estimate) and not isinstance(cell, bool) for cell in cells)
     return Head(name, figures.unit(column.unit, w), numeric, translated)
 
 
-def _in(w: Words, given: str, indonesian: str) -> tuple[str, bool]:
+def in_words(w: Words, given: str, indonesian: str) -> tuple[str, bool]:
     """The words to show, and whether they are in the language of the page."""
     return w.pick(given, indonesian), w.translates(indonesian)

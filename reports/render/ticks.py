@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-FEWEST, MOST = 4, 6
+FEWEST, MOST = 4, 6  # ticks of an axis
 FLAT = 1e-4  # values closer together than this share are drawn as level: a tick's six digits would not tell them apart
 LEVEL_ROOM = 0.1  # of the largest value, free above and below values drawn as level
 FROM_ZERO = 0.35  # an axis whose lowest value lies below this share of its highest one starts at zero
 LOG_PAD = 0.03  # of a log axis' length, free at either end
-_STEPS = (1.0, 2.0, 2.5, 5.0)
+_STEPS = (1.0, 2.0, 2.5, 5.0)  # from tick to tick, times a power of ten
 _SLACK = 1e-9  # of a step: what rounding may shift a value that lies on a tick
 
 

@@ -16,6 +16,7 @@ from reports.tests.samples import MODEL, RUN, Raw, aspect, entry
 MACHINE = "x86-64-some-xeon-2c"
 SUBJECT = f"qwen2.5-coder-0.5b-instruct@{MACHINE}"
 SOURCE = {"source": "0123456789abcdef", "threads": 2}
+EXACT, SAMPLED, TIMED = "cache-size.exact", "quality.sampled", "two-phases.timed"
 NOISE = 0.02  # of the timed ratio: a share
 RATIO = 2.0
 
@@ -43,7 +44,7 @@ def timed(ratio: float = RATIO, verdict: str = "HOLDS", **changes: Any) -> Raw:
 
 
 def claims(ratio: float = RATIO, **changes: Raw) -> dict[str, Raw]:
-    rows = {"cache-size.exact": exact(), "quality.sampled": sampled(), "two-phases.timed": timed(ratio)} | changes
+    rows = {EXACT: exact(), SAMPLED: sampled(), TIMED: timed(ratio)} | changes
     sections = {key: {"id": key, "section": key.partition(".")[0]} for key in rows}
     return {key: row | sections[key] for key, row in rows.items()}
 
@@ -68,7 +69,7 @@ def repeats(folder: Path, num: int = 20, seed: int = 0) -> list[Path]:
         row = timed(ratio)
         row["protocol"] = row["protocol"] | {"read_gb_per_s": rate}
         started = {"started": f"2025-11-30T03:{number:02d}:00+00:00"}
-        folders.append(evidence(folder / str(number), claims() | claims(**{"two-phases.timed": row}), **started))
+        folders.append(evidence(folder / str(number), claims() | claims(**{TIMED: row}), **started))
     return folders
 
 
@@ -87,6 +88,18 @@ def compare(folder: Path, baseline: Path, *options: str) -> tuple[int, dict[str,
 def statuses(document: Mapping[str, Any]) -> dict[str, str]:
     """Of the rows of one subject, by id."""
     return {key: next(iter(cells.values()))["status"] for key, cells in document["rows"].items()}
+
+
+def accepted(folder: Path) -> Path:
+    """A baseline of twenty repeats, in a folder of its own."""
+    assert accept(repeats(folder / "runs"), folder / "baseline") == 0
+    return folder / "baseline"
+
+
+def night(tmp_path: Path, baseline: Path, *options: str, **rows: Any) -> tuple[int, dict[str, str], dict[str, Any]]:
+    """A night with some other rows: the exit code, the status by id, and the drift document."""
+    code, document = compare(evidence(tmp_path / "night", claims(**rows)), baseline, *options)
+    return code, statuses(document), document
 
 
 def many_nights(store: Path, subjects: int, nights: int) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from lib.intervals import Estimate
 from reports.judge import judge
 from reports.ledger import Figure
-from reports.plants import argument, mistaken, negated, reads, scaled, shifted
+from reports.plants import argument, mistaken, reads, scaled, shifted
 from reports.sensitivity import smallest_change
 from reports.tests.test_plugin import IMPORTS, statement, toys  # noqa: F401
 
@@ -37,6 +37,7 @@ def test_a_fault_that_turns_the_claim_red_is_seen(under, workers):
     assert [row.get("seen") for row in rows] == [None, True, True]
     assert [row["control"] for row in rows] == [None, "twice", "x is 11 in the text"]
     result.stdout.fnmatch_lines(["2 faults planted in 1 claims: 2 seen, 0 missed, 0 undecided"])
+    result.stdout.no_fnmatch_line("NEW *")
 
 
 def test_a_fault_that_nobody_notices_fails_and_is_named(under):
@@ -50,6 +51,13 @@ def test_a_claim_left_open_under_its_fault_is_neither_seen_nor_missed(under):
     result, rows = under('@control("unsure", "count", reads(Estimate(10, 9, 20)))')
     result.assert_outcomes(passed=1, skipped=1)
     assert rows[1]["seen"] is None
+
+
+def test_a_claim_with_nothing_on_record_is_told_why_no_fault_shows(under):
+    result, rows = under('@misprint("x", "11")', record="")
+    result.assert_outcomes(skipped=2)
+    assert rows[1]["seen"] is None
+    result.stdout.fnmatch_lines(["NEW toys.one: nothing on record*"])
 
 
 def test_a_fault_is_gone_after_its_test(under):
@@ -84,7 +92,7 @@ def test_a_claim_without_a_control_is_refused_where_controls_are_asked_for(toys,
     pytester.makeini("[pytest]\nclaims_need_controls = true\n")
     result = toys(statement("one"), MORE + COUNT + BODY.format(controls=""))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*test_toys.py: test_one: statement 'toys.one' has no control"])
+    result.stderr.fnmatch_lines(["*test_toys.py: test_one: statement 'toys.one' has no control: *@misprint*"])
     (pytester.path / "claims" / "test_toys.py").write_text(
         MORE + COUNT + BODY.format(controls='@misprint("x", "11")'), encoding="utf-8"
     )
@@ -99,7 +107,6 @@ def test_plants_change_readings_and_nothing_else():
     assert twice == {"n": 6, "share": Estimate(1.0, 0.8, 1.2), "name": "b", "good": True, "row": [2, Fraction(1)]}
     assert type(twice["n"]) is int
     assert shifted(1)(real)(3)["row"] == [2, Fraction(3, 2)]
-    assert negated(real)(3)["good"] is False and negated(real)(3)["n"] == 3
     assert argument("of", str.upper)(real)(3, of="b")["name"] == "B"
     assert reads(7)(real)() == 7 and reads(7)(5) == 7
     assert mistaken({"a": "b"})(dict.get)({"a": 1, "b": 2}, "a") == 2

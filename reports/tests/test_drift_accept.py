@@ -19,6 +19,7 @@ from reports.drift.files import compact, pretty
 from reports.drift.rows import Status
 from reports.merge.parts import Part, part_of
 from reports.tests.drift_samples import (
+    EXACT,
     MACHINE,
     SUBJECT,
     accept,
@@ -31,8 +32,6 @@ from reports.tests.drift_samples import (
     timed,
 )
 from reports.tests.samples import MODEL, RUN, aspect, entry
-
-EXACT = "cache-size.exact"
 
 
 def file_of(baseline: Path) -> dict[str, Any]:

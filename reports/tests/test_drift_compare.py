@@ -20,34 +20,28 @@ from reports.drift.rows import Status
 from reports.drift.rules import compare_leaf
 from reports.merge import shards
 from reports.tests.drift_samples import (
+    EXACT,
     MACHINE,
     NOISE,
     RATIO,
+    SAMPLED,
     SUBJECT,
-    accept,
+    TIMED,
+    accepted,
     claims,
     compare,
     evidence,
     exact,
-    repeats,
+    night,
     sampled,
     statuses,
     timed,
 )  # fmt: skip
 
-EXACT, SAMPLED, TIMED = "cache-size.exact", "quality.sampled", "two-phases.timed"
-
 
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("accepted")
-    assert accept(repeats(folder / "runs"), folder / "baseline") == 0
-    return folder / "baseline"
-
-
-def night(tmp_path: Path, baseline: Path, *options: str, **rows: Any) -> tuple[int, dict[str, str], dict[str, Any]]:
-    code, document = compare(evidence(tmp_path / "night", claims(**rows)), baseline, *options)
-    return code, statuses(document), document
+    return accepted(tmp_path_factory.mktemp("accepted"))
 
 
 def test_a_night_like_the_accepted_ones_is_steady_and_green(tmp_path: Path, baseline: Path) -> None:

@@ -11,31 +11,27 @@ import pytest
 
 from reports.__main__ import main
 from reports.tests.drift_samples import (
+    EXACT,
     MACHINE,
+    SAMPLED,
     SUBJECT,
+    TIMED,
     accept,
+    accepted,
     claims,
     compare,
     evidence,
     exact,
+    night,
     repeats,
     sampled,
     statuses,
 )  # fmt: skip
 
-EXACT, SAMPLED, TIMED = "cache-size.exact", "quality.sampled", "two-phases.timed"
-
 
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("accepted")
-    assert accept(repeats(folder / "runs"), folder / "baseline") == 0
-    return folder / "baseline"
-
-
-def night(tmp_path: Path, baseline: Path, *options: str, **rows: Any) -> tuple[int, dict[str, str], dict[str, Any]]:
-    code, document = compare(evidence(tmp_path / "night", claims(**rows)), baseline, *options)
-    return code, statuses(document), document
+    return accepted(tmp_path_factory.mktemp("accepted"))
 
 
 def test_missing_and_unknown_statements_are_rows(tmp_path: Path, baseline: Path) -> None:
