@@ -4,8 +4,8 @@
     python .ci/mutate.py report --results FILE > reports/MUTATION.md
 
 The heavy imports are made once; every mutant then lies in a copied tree of its worker's and is tested in a fork, so
-that subprocesses see it, too. A module counts only where its tests are green on the unmutated source. A run that was
-cut off goes on where it stopped; `--again` repeats what survived unexplained. Time limits: a hung mutant is a killed one.
+that subprocesses see it, too. A module counts only where its tests are green on the unmutated source. A hung mutant is
+a killed one. A run that was cut off goes on where it stopped; `--again` repeats what survived unexplained.
 """
 
 from __future__ import annotations
