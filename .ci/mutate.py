@@ -4,8 +4,8 @@
     python .ci/mutate.py report --results FILE > reports/MUTATION.md
 
 The heavy imports are made once; every mutant then lies in a copied tree of its worker's and is tested in a fork, so
-that subprocesses see it, too. A module counts only where its tests are green on the unmutated source. A run that was
-cut off goes on where it stopped; `--again` repeats what survived. Time limits: a hung mutant is a killed one.
+that subprocesses see it, too. A module counts only where its tests are green on the unmutated source. A hung mutant is
+a killed one. A run that was cut off goes on where it stopped; `--again` repeats what survived unexplained.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mutation_report import report
+from mutation_report import explanations, report
 from mutation_tests import tested, tests_of, warm
 from mutations import Mutant, mutants
 
@@ -39,7 +39,7 @@ def work(modules: dict[str, list[str]], root: Path, args: argparse.Namespace) ->
         shutil.copytree(root, tree, ignore=NOT_COPIED)
         for module, tests in modules.items():
             path = Path(*module.split(".")).with_suffix(".py")
-            left = _left(module, mutants((root / path).read_text(encoding="utf-8")), args)
+            left = _left(module, root, mutants((root / path).read_text(encoding="utf-8")), args)
             if not left or time.monotonic() > args.until:
                 continue
             control = tested(tree, tests, CONTROL_S)
@@ -56,12 +56,14 @@ def work(modules: dict[str, list[str]], root: Path, args: argparse.Namespace) ->
             Path(importlib.util.cache_from_source(tree / path)).unlink(missing_ok=True)
 
 
-def _left(module: str, found: list[Mutant], args: argparse.Namespace) -> list[Mutant]:
+def _left(module: str, root: Path, found: list[Mutant], args: argparse.Namespace) -> list[Mutant]:
     """The module's sample by this seed (the same after edits elsewhere in the file) without what is already known."""
     order = sorted(found, key=lambda m: hashlib.sha256(f"{args.seed}:{module}:{m.key}".encode()).digest())
     rows = [json.loads(line) for line in args.results.read_text(encoding="utf-8").splitlines()]
     known = {r["key"]: r["outcome"] for r in rows if r["module"] == module and r["seed"] == args.seed and "key" in r}
-    return [m for m in order[: args.each] if m.key not in known or (args.again and known[m.key] == "survived")]
+    why = explanations(root)
+    again = {key for key, how in known.items() if args.again and how == "survived" and (module, key) not in why}
+    return [m for m in order[: args.each] if m.key not in known or m.key in again]
 
 
 def _append(args: argparse.Namespace, **row: Any) -> None:

@@ -28,7 +28,7 @@ class Known:
 def report(results: Path, root: Path) -> str:
     """The whole page. Mutants of code that is no longer there are left out of "now"."""
     rows, skipped = _rows(results)
-    why = _explanations(root)
+    why = explanations(root)
     seeds = sorted({seed for _, seed, _ in rows})
     present = {module: _present(module, root) for module, _, _ in rows}
     alive = {k: v for k, v in rows.items() if v.now and k[2] in present[k[0]]}
@@ -68,7 +68,8 @@ def _present(module: str, root: Path) -> dict[str, int]:
     return {m.key: m.line for m in mutants(path.read_text(encoding="utf-8"))} if path.is_file() else {}
 
 
-def _explanations(root: Path) -> dict[tuple[str, str], str]:
+def explanations(root: Path) -> dict[tuple[str, str], str]:
+    """Why a mutant survives, by module and change: what `.ci/mutants.toml` says."""
     path = root / ".ci" / "mutants.toml"
     found = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return {(s["module"], s["mutant"]): s["why"] for s in found.get("survivor", [])}

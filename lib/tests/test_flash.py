@@ -30,7 +30,16 @@ from lib.flash import (
     spoiled_rows,
     square_bytes,
 )
-from lib.flash_error import CUBIC_EXP, exact_attention, explicit_rounding, fused_rounding, future, grouped
+from lib.flash_error import (
+    CUBIC_EXP,
+    Rounding,
+    _exact_rows,
+    exact_attention,
+    explicit_rounding,
+    fused_rounding,
+    future,
+    grouped,
+)
 
 CASES = {
     "causal": Case(queries=96, keys=96, heads=2, kv_heads=2),
@@ -232,3 +241,18 @@ def test_bound_rejects_what_is_not_a_number() -> None:
 def test_only_a_16_bit_kernel_takes_the_cheap_exponential() -> None:
     assert fused_rounding(torch.float32).exp == explicit_rounding(torch.float32).exp < CUBIC_EXP
     assert fused_rounding(torch.bfloat16).exp == fused_rounding(torch.float16).exp == CUBIC_EXP
+
+
+def test_the_bound_by_hand() -> None:
+    """One query, two keys, one dimension, roundings so coarse that every term shows."""
+    u, rounding = 2.0**-10, Rounding(exp=2.0**-11, sums=2.0**-10, scores=2.0**-9, weights=2.0**-8, output=2.0**-7)
+    q, k, v = (torch.tensor(x, dtype=torch.float64).reshape(1, 1, -1, 1) for x in ([2.0], [3.0, -4.0], [5.0, -7.0]))
+    output, bound = _exact_rows(q, k, v, torch.zeros(1, 1, 1, 2, dtype=torch.bool), rounding)
+    five, sums = 5 * u / (1 - 5 * u), 5 * u / (1 - 5 * u)  # over d + 4 products; over both sums of n and the division
+    scores = (6.0, -8.0)
+    off = max(five * abs(s) + 2 * rounding.scores * abs(s) + u * (6.0 - s) for s in scores)
+    share = 1 / (1 + math.exp(-14.0))
+    exact, size = share * 5 - (1 - share) * 7, share * 5 + (1 - share) * 7
+    factor = math.exp(2 * off) * (1 + 2.0**-11) / (1 - 2.0**-11) * (1 + sums) * (1 + 2.0**-8) - 1
+    assert float(output) == pytest.approx(exact, rel=1e-12)
+    assert float(bound) == pytest.approx(factor * size + 2.0**-7 * (abs(exact) + factor * size), rel=1e-12)
