@@ -11,6 +11,7 @@ import pytest
 
 from reports.__main__ import main
 from reports.drift.history import read_nights
+from reports.evidence import EvidenceFolder
 from reports.moments import CLOCK_SKEW, is_ahead, moment
 from reports.render.load import load_page
 from reports.tests.drift_samples import SUBJECT, accept, claims, compare, evidence, repeats, statuses
@@ -132,3 +133,18 @@ def test_a_run_of_no_claims_leaves_the_folder_as_it_is(tmp_path: Path) -> None:
     toys.run("-k", "nothing_of_that_name")
     toys.run("--collect-only")
     assert (toys.lasting(), toys.document("summary.json")["run"]["started"]) == before
+
+
+def test_what_was_said_of_an_older_run_goes_with_it(tmp_path: Path) -> None:
+    """Also what other commands put beside it: a drift document or a badge of last night is none of tonight."""
+    folder = EvidenceFolder(tmp_path)
+    folder.open()
+    main_files = {"summary.json", "report.html", "report.md", "records/toys.one.json", ".x.json.1.part"}
+    by_others = {"summary.md", "claims.json", "junit.xml", "badge.svg", "drift.json"}
+    (tmp_path / "records").mkdir()
+    for name in (*main_files, *by_others, "benchmarks.json"):
+        (tmp_path / name).write_text("old", encoding="utf-8")
+    folder.clear()
+    folder.close()
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"}
+    assert left == {"benchmarks.json"}, "a GPU's benchmarks are a run of their own"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
@@ -37,11 +38,13 @@ MARKDOWN = [
 MARKUP = {"link_open", "image", "html_inline", "html_block", "s_open", "fence", "code_block", "hr", "blockquote_open"}
 
 
-def kinds(markdown: str) -> list[str]:
+@cache
+def kinds(markdown: str) -> tuple[str, ...]:
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(markdown)
-    return [t.type for token in tokens for t in (token, *(token.children or []))]
+    return tuple(t.type for token in tokens for t in (token, *(token.children or [])))
 
 
+@cache
 def told(words: str) -> str:
     """A page on which a statement says this wherever it can."""
     fields = dict.fromkeys(("says", "says_id", "where", "reason", "erratum", "erratum_id", "condition"), words)
@@ -70,8 +73,8 @@ def test_markdown_gets_no_markup_from_a_record(words: str) -> None:
 def test_unescaped_words_would_fail_that(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrong variant."""
     monkeypatch.setattr("reports.render.markdown.escape", lambda text: text)
-    plain = kinds(told("plain"))
-    found = [kinds(told(words)) for words in MARKDOWN]
+    plain = kinds(told.__wrapped__("plain"))
+    found = [kinds(told.__wrapped__(words)) for words in MARKDOWN]
     seen = [f for f in found if any(f.count(k) != plain.count(k) for k in (*MARKUP, "heading_open", "td_open"))]
     assert len(seen) > len(MARKDOWN) // 3
 
