@@ -18,8 +18,9 @@ from pathlib import Path
 WARM = ("torch", "transformers.models.qwen2.modeling_qwen2", "scipy.stats", "scipy.optimize", "hypothesis", "gguf")
 MOST_FILES = 4  # of tests per module, the likeliest first
 MEMORY = 8 << 30  # bytes a mutant may hold
-PYTEST = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", "not slow and not gpu",
-          "-W", "ignore::pytest.PytestAssertRewriteWarning"]  # fmt: skip
+PYTEST = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", "not slow and not gpu"]
+# hypothesis is here before pytest is; in the environment, for the runs of pytest that tests start in turn
+ADDOPTS = "-W ignore::pytest.PytestAssertRewriteWarning"
 
 
 def warm() -> None:
@@ -91,6 +92,7 @@ def _test(tree: Path, tests: list[str], output: Path) -> None:
     with output.open("w") as sink:
         os.dup2(sink.fileno(), 1), os.dup2(sink.fileno(), 2)
     os.chdir(tree)
+    os.environ["PYTEST_ADDOPTS"] = ADDOPTS
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     sys.path.insert(0, str(tree))
     from hypothesis import HealthCheck, settings
