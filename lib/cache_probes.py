@@ -14,7 +14,7 @@ from transformers import DynamicCache, PretrainedConfig, PreTrainedModel, Static
 
 from lib.cache_bytes import Occupancy, cache_shape, occupancy, storage_bytes
 from lib.decoding import forward, prefill, random_tokens
-from lib.slim_models import SLIM_VOCABULARY, cache_only
+from lib.slim_models import HEADS_FOLLOW, SLIM_VOCABULARY, cache_only
 from lib.unmeasurable import Unmeasurable
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -66,6 +66,8 @@ def possible_kv_heads(config: PretrainedConfig) -> dict[int, Fraction]:
             raise
         except ValueError:
             continue
+    if not found:
+        raise Unmeasurable(f"{config.model_type} {HEADS_FOLLOW}")
     return found
 
 

@@ -19,7 +19,12 @@ from lib.cache_bytes import CacheShape, cache_shape
 from lib.unmeasurable import Unmeasurable
 
 SLIM_WIDTH = 16  # of everything that the cache does not see
+<<<<<<< HEAD
 SLIM_VOCABULARY = 32  # ids
+=======
+SLIM_VOCABULARY = 32
+HEADS_FOLLOW = "has no key-value heads whose number and size can be set"
+>>>>>>> 4c42d0079d030beb618a806130ed68cdac734999
 
 
 def slim_config(config: PretrainedConfig, **changes: Any) -> PretrainedConfig:
@@ -43,7 +48,12 @@ def cache_only(config: PretrainedConfig, dtype: torch.dtype = torch.float32, **c
     """
     widths = {"hidden_size": SLIM_WIDTH, "intermediate_size": SLIM_WIDTH}
     slim = slim_config(config, **widths, **changes)
-    model = _build(slim, dtype, "cpu", "sdpa")
+    try:
+        model = _build(slim, dtype, "cpu", "sdpa")
+    except ValueError:  # the width does not divide into its heads; or the heads into other groups, which a caller asked
+        if "num_key_value_heads" in changes:
+            raise
+        raise Unmeasurable(f"{slim.model_type} {HEADS_FOLLOW}") from None
     _refuse_other_heads(model, cache_shape(slim))
     return model
 
@@ -87,7 +97,7 @@ def _refuse_other_heads(model: PreTrainedModel, wanted: CacheShape) -> None:
         cache = model(torch.zeros((1, 1), dtype=torch.long), use_cache=True).cache
         shapes = {(t.shape[1], t.shape[3]) for layer in cache.layers for t in (layer.keys, layer.values)}
     if shapes - {(wanted.kv_heads, wanted.head_dim)}:
-        raise Unmeasurable(f"{model.config.model_type} has no key-value heads whose number and size can be set")
+        raise Unmeasurable(f"{model.config.model_type} {HEADS_FOLLOW}")
 
 
 def _set_buffer(model: nn.Module, name: str, buffer: torch.Tensor) -> None:

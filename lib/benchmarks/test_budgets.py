@@ -19,10 +19,8 @@ BUDGET_S = 10.0  # for ten thousand drawn workloads; for the limits of a machine
 
 
 def held(benchmark: BenchmarkFixture) -> None:
-    assert benchmark.stats is not None
-    seconds = benchmark.stats.stats.min
-    if seconds > BUDGET_S:
-        pytest.fail(f"{seconds:.1f} s, {BUDGET_S} s are promised")
+    if benchmark.stats is None or benchmark.stats.stats.min > BUDGET_S:
+        pytest.fail(f"more than {BUDGET_S} s: {benchmark.stats}")
 
 
 @pytest.mark.parametrize("simulate", [simulate_continuous, simulate_static])

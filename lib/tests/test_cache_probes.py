@@ -70,7 +70,13 @@ def test_padded_batch_against_its_slots() -> None:
     assert equal.wasted_share == 0
 
 
-def test_heads_that_cannot_be_set_are_refused_and_not_counted() -> None:
-    """GPT-2 has as many key-value heads as query heads, whatever is set: every number of them would seem to run."""
-    with pytest.raises(Unmeasurable, match="gpt2 has no key-value heads whose number and size can be set"):
-        possible_kv_heads(GPT2Config(n_embd=48, n_layer=2, n_head=6))
+@pytest.mark.parametrize("heads", [4, 6])
+def test_heads_that_cannot_be_set_are_refused_and_not_counted(heads: int) -> None:
+    """GPT-2 has as many key-value heads as query heads, whatever is set: every number of them would seem to run.
+
+    Six do not even divide the slim width.
+    """
+    config = GPT2Config(n_embd=48, n_layer=2, n_head=heads)
+    for probe in (possible_kv_heads, held_by_kind):
+        with pytest.raises(Unmeasurable, match="gpt2 has no key-value heads whose number and size can be set"):
+            probe(config)
