@@ -5,7 +5,7 @@
 
 The heavy imports are made once; every mutant then lies in a copied tree of its worker's and is tested in a fork, so
 that subprocesses see it, too. A module counts only where its tests are green on the unmutated source. A hung mutant is
-a killed one. A run that was cut off goes on where it stopped; `--again` repeats what survived unexplained.
+a killed one. A run that was cut off goes on where it stopped; `--again` repeats just what survived unexplained.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ def _left(module: str, root: Path, found: list[Mutant], args: argparse.Namespace
     order = sorted(found, key=lambda m: hashlib.sha256(f"{args.seed}:{module}:{m.key}".encode()).digest())
     rows = [json.loads(line) for line in args.results.read_text(encoding="utf-8").splitlines()]
     known = {r["key"]: r["outcome"] for r in rows if r["module"] == module and r["seed"] == args.seed and "key" in r}
-    why = explanations(root)
-    again = {key for key, how in known.items() if args.again and how == "survived" and (module, key) not in why}
-    return [m for m in order[: args.each] if m.key not in known or m.key in again]
+    if args.again:
+        why = explanations(root)
+        return [m for m in found if known.get(m.key) == "survived" and (module, m.key) not in why]
+    return [m for m in order[: args.each] if m.key not in known]
 
 
 def _append(args: argparse.Namespace, **row: Any) -> None:

@@ -15,12 +15,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-WARM = ("torch", "transformers.models.qwen2.modeling_qwen2", "scipy.stats", "scipy.optimize", "hypothesis", "gguf")
+WARM = ("torch", "transformers.models.qwen2.modeling_qwen2", "scipy.stats", "scipy.optimize", "gguf")
 MOST_FILES = 4  # of tests per module, the likeliest first
 MEMORY = 8 << 30  # bytes a mutant may hold
 PYTEST = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", "not slow and not gpu"]
-# hypothesis is here before pytest is; in the environment, for the runs of pytest that tests start in turn
-ADDOPTS = "-W ignore::pytest.PytestAssertRewriteWarning"
 
 
 def warm() -> None:
@@ -30,6 +28,18 @@ def warm() -> None:
     torch.set_num_threads(1)  # before any product: a pool of threads does not survive a fork
     for name in WARM:
         importlib.import_module(name)
+
+
+class Examples:
+    """A pytest plugin: the same examples for every mutant, however long one takes on a busy machine."""
+
+    def pytest_configure(self) -> None:
+        """Here, since pytest complains of a hypothesis that was imported before it."""
+        from hypothesis import HealthCheck, settings
+
+        quiet = list(HealthCheck)
+        settings.register_profile("same", deadline=None, derandomize=True, database=None, suppress_health_check=quiet)
+        settings.load_profile("same")
 
 
 @dataclass(frozen=True)
@@ -92,19 +102,13 @@ def _test(tree: Path, tests: list[str], output: Path) -> None:
     with output.open("w") as sink:
         os.dup2(sink.fileno(), 1), os.dup2(sink.fileno(), 2)
     os.chdir(tree)
-    os.environ["PYTEST_ADDOPTS"] = ADDOPTS
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     sys.path.insert(0, str(tree))
-    from hypothesis import HealthCheck, settings
-
-    quiet = list(HealthCheck)  # how long an example takes depends on who else is here
-    settings.register_profile("mutants", deadline=None, derandomize=True, database=None, suppress_health_check=quiet)
-    settings.load_profile("mutants")
     import pytest
 
     code = 99
     try:
-        code = int(pytest.main([*PYTEST, *tests]))
+        code = int(pytest.main([*PYTEST, *tests], plugins=[Examples()]))
     finally:
         sys.stdout.flush()
         os._exit(code)
