@@ -219,8 +219,4 @@ def test_requests_without_more_words_come_at_zero_without_a_prompt() -> None:
 
 def test_the_makespan_begins_with_the_first_arrival() -> None:
     later = [Request(5.0, 0, 3), Request(6.0, 0, 2)]
-<<<<<<< HEAD
     assert float(simulate(later, CONTINUOUS, constant(1), slots=1).times.makespan_s) == 5
-=======
-    assert float(simulate(later, CONTINUOUS, constant(1), 1).times.makespan_s) == 5
->>>>>>> 7a4018f869828830bdda6dfa4319993ed435722e
