@@ -19,12 +19,8 @@ from lib.cache_bytes import CacheShape, cache_shape
 from lib.unmeasurable import Unmeasurable
 
 SLIM_WIDTH = 16  # of everything that the cache does not see
-<<<<<<< HEAD
 SLIM_VOCABULARY = 32  # ids
-=======
-SLIM_VOCABULARY = 32
 HEADS_FOLLOW = "has no key-value heads whose number and size can be set"
->>>>>>> 4c42d0079d030beb618a806130ed68cdac734999
 
 
 def slim_config(config: PretrainedConfig, **changes: Any) -> PretrainedConfig:
