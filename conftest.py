@@ -3,6 +3,7 @@
 pytest_plugins = [
     "pytester",
     "reports.plugin",
+    "reports.idle_plugins",
     "fixtures.device",
     "fixtures.progress",
     "fixtures.pace",
