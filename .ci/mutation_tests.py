@@ -6,19 +6,22 @@ import ast
 import contextlib
 import functools
 import importlib
+import importlib.metadata
 import os
 import re
 import resource
 import signal
 import sys
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
 WARM = ("torch", "transformers.models.qwen2.modeling_qwen2", "scipy.stats", "scipy.optimize", "gguf")
 MOST_FILES = 4  # of tests per module, the likeliest first
 MEMORY = 8 << 30  # bytes a mutant may hold
-PYTEST = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", "not slow and not gpu"]
+PYTEST = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", "not slow and not gpu",
+          "-W", "ignore::pytest.PytestAssertRewriteWarning"]  # fmt: skip
 
 
 def warm() -> None:
@@ -28,6 +31,10 @@ def warm() -> None:
     torch.set_num_threads(1)  # before any product: a pool of threads does not survive a fork
     for name in WARM:
         importlib.import_module(name)
+    # what has a plugin of pytest's (anyio, platformdirs) is left to pytest, which warns of it, and nested runs tell
+    plugins = {entry.module.partition(".")[0] for entry in importlib.metadata.entry_points(group="pytest11")}
+    for name in [name for name in sys.modules if name.partition(".")[0] in plugins]:
+        del sys.modules[name]
 
 
 class Examples:
@@ -109,6 +116,8 @@ def _test(tree: Path, tests: list[str], output: Path) -> None:
     code = 99
     try:
         code = int(pytest.main([*PYTEST, *tests], plugins=[Examples()]))
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         os._exit(code)
