@@ -131,9 +131,7 @@ def empty_octaves_below_top(values: Tensor) -> int:
 
 def distinct_levels(codes: Tensor) -> int:
     """How many different codes occur."""
-    import torch
-
-    return len(torch.unique(codes))
+    return len(_occurrences(codes))
 
 
 def levels_per_dimension(codes: Tensor) -> Tensor:
@@ -144,9 +142,7 @@ def levels_per_dimension(codes: Tensor) -> Tensor:
 
 def entropy_bits(codes: Tensor) -> float:
     """Shannon entropy of the codes' distribution in bits: what the allocated bits really carry."""
-    import torch
-
-    _, counts = torch.unique(codes, return_counts=True)
+    counts = _occurrences(codes)
     shares = counts.double() / counts.sum()
     return float(-(shares * shares.log2()).sum()) + 0.0  # + 0.0: a single code gives 0, not -0
 
@@ -212,3 +208,11 @@ def outlier_features(stream: Tensor) -> list[int]:
 def position_share(stream: Tensor, dimension: int) -> float:
     """Share of all positions of all layers of a stream (L, T, D) at which this dimension is 6 or more in magnitude."""
     return float((stream[..., dimension].abs() >= OUTLIER_FEATURE_MAGNITUDE).double().mean())
+
+
+def _occurrences(codes: Tensor) -> Tensor:
+    """How often each different code occurs: int64, one entry per code."""
+    import torch
+
+    counts: Tensor = torch.unique(codes, return_counts=True)[1]
+    return counts

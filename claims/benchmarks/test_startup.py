@@ -1,6 +1,7 @@
 """What a session takes before it measures anything: pytest in a process of its own, no model, no torch.
 
-`pytest claims/ --benchmark-only -k startup`. Best of five on two cores of a shared machine, whole processes, seconds:
+`pytest claims/ --benchmark-only -k startup`. Whole processes, best of five on two cores of a
+shared machine, in seconds; before and after were measured an hour and a half apart:
 
     |                        | before | after |
     |------------------------|--------|-------|
