@@ -266,3 +266,9 @@ def test_json_keeps_letters_as_they_are() -> None:
 def test_letters_stay_as_they_are_on_long_lines_too() -> None:
     long = {"→": {str(i): "—" * 20 for i in range(9)}, "b": ["é"] * 99}
     assert json.loads(pretty(long)) == long and "\\u" not in pretty(long)
+
+
+def test_what_is_no_number_in_json_is_not_written() -> None:
+    for write in (compact, pretty):
+        with pytest.raises(ValueError, match="JSON"):
+            write({"a": float("nan")})
