@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from mutation_tests import MOST_FILES
 from mutations import mutants
@@ -38,7 +39,7 @@ def report(results: Path, root: Path) -> str:
         f"{day}. `.ci/mutate.py` changes one thing at a time in a module, and its tests should go red. Of each",
         f"module a seeded sample, under the test files that import the module, {MOST_FILES} at most. *At first* is",
         "before any test was written for a survivor of that sample, and so unbiased; *now* is after.", "",
-        *(_rate(seed, rows, present) for seed in seeds), "",
+        *(_rate(seed, rows, present) for seed in seeds), "", *_told(root).get("notes", []), "",
     ]  # fmt: skip
     table = ["| module | mutants | " + " | ".join(f"seed {s}: at first | now" for s in seeds) + " |"]
     table += ["|---|---|" + "---|---|" * len(seeds)]
@@ -70,9 +71,12 @@ def _present(module: str, root: Path) -> dict[str, int]:
 
 def explanations(root: Path) -> dict[tuple[str, str], str]:
     """Why a mutant survives, by module and change: what `.ci/mutants.toml` says."""
+    return {(s["module"], s["mutant"]): s["why"] for s in _told(root).get("survivor", [])}
+
+
+def _told(root: Path) -> dict[str, Any]:
     path = root / ".ci" / "mutants.toml"
-    found = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return {(s["module"], s["mutant"]): s["why"] for s in found.get("survivor", [])}
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def _rate(seed: int, rows: Rows, present: dict[str, dict[str, int]]) -> str:

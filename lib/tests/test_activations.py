@@ -153,6 +153,8 @@ def test_blocks_it_cannot_find_or_does_not_have_are_one_clear_error(tiny: PreTra
     for wrong in (LAYERS, -1):
         with pytest.raises(ValueError, match="blocks are 0 to 3"):
             residual_stream(tiny, IDS, last_block=wrong)
+        with pytest.raises(ValueError, match="blocks are 0 to 3"):
+            residual_stream(tiny, IDS, edits={wrong: torch.clone})
 
 
 def test_random_stream_against_a_whole_model_of_the_same_blocks(tiny: PreTrainedModel) -> None:

@@ -42,3 +42,5 @@ def test_recomputing_against_the_plain_gradient_and_against_one_a_bit_off() -> N
     assert recomputing.kept_share < plain.kept_share / 4
     off_by_a_bit = replace(plain, gradient=tuple(torch.nextafter(g, g + 1) for g in plain.gradient))
     assert not same_gradient(plain, off_by_a_bit)
+    first, *rest = plain.gradient
+    assert not same_gradient(plain, replace(plain, gradient=(torch.nextafter(first, first + 1), *rest)))

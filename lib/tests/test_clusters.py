@@ -279,7 +279,7 @@ def test_autocorrelation_sample_size_at_the_extremes():
     assert autocorrelation_sample_size([0.0, 1.0] * 20) == 40, "anti-correlation is clipped to n"
 
 
-@pytest.mark.parametrize("data", [[[1.0, 2.0]], [[1.0], []], [[1.0], [float("nan")]], [[1.0], [float("inf")]]])
+@pytest.mark.parametrize("data", [[[1.0, 2.0]], [[1.0], []], [[1.0], [float("nan")]], [[1.0], [2.0, float("inf")]]])
 @pytest.mark.parametrize("rule", [cluster_mean, cluster_share, design_effect, effective_sample_size])
 def test_what_is_no_sample_of_clusters_is_refused(rule, data):
     with pytest.raises(ValueError, match="cluster"):

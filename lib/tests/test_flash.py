@@ -256,3 +256,15 @@ def test_the_bound_by_hand() -> None:
     factor = math.exp(2 * off) * (1 + 2.0**-11) / (1 - 2.0**-11) * (1 + sums) * (1 + 2.0**-8) - 1
     assert float(output) == pytest.approx(exact, rel=1e-12)
     assert float(bound) == pytest.approx(factor * size + 2.0**-7 * (abs(exact) + factor * size), rel=1e-12)
+
+
+def test_a_key_that_is_not_seen_widens_the_bound_by_its_place_in_the_sum_alone() -> None:
+    q, k, v = (
+        torch.tensor(x, dtype=torch.float64).reshape(1, 1, -1, 1) for x in ([2.0], [3.0, -4.0, 99.0], [5.0, -7.0, 9.0])
+    )
+    hidden = torch.tensor([False, False, True]).reshape(1, 1, 1, 3)
+    rounding = Rounding(exp=2.0**-11, sums=2.0**-10, scores=2.0**-9, weights=2.0**-8, output=2.0**-7)
+    seen = _exact_rows(q, k[:, :, :2], v[:, :, :2], hidden[..., :2], rounding)
+    padded = _exact_rows(q, k, v, hidden, rounding)
+    assert torch.equal(padded[0], seen[0])
+    assert seen[1] < padded[1] < 1.05 * seen[1]

@@ -8,7 +8,7 @@ from transformers.models.qwen2 import Qwen2ForCausalLM
 from lib.cache_bytes import cache_shape, storage_bytes
 from lib.decoding import prefill, random_tokens
 from lib.layer_macs import closed_form_macs, decode_step_macs
-from lib.slim_models import SLIM_VOCABULARY, cache_only, cast_copy, one_real_layer
+from lib.slim_models import SLIM_VOCABULARY, cache_only, cast_copy
 
 SIZES = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6, "vocab_size": 97}
 
@@ -53,10 +53,3 @@ def test_cast_copy_keeps_ties_and_leaves_the_model_unchanged() -> None:
     assert {p.dtype for p in half.parameters()} == {torch.float16}
     assert half.num_parameters() == model.num_parameters()
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
-
-
-def test_one_real_layer_is_one_and_holds_no_numbers() -> None:
-    config = Qwen2Config(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2)
-    layer = one_real_layer(config)
-    assert len(layer.model.layers) == layer.config.num_hidden_layers == 1
-    assert {p.device.type for p in layer.parameters()} == {"meta"}

@@ -178,3 +178,11 @@ def test_actions_run_what_they_say() -> None:
     for name in (called(EVERY, 0), called(LAST, 0), called(EVERY, 2), called(LAST, 3), called("cached", 3)):
         actions[name]()
     assert seen == [(4, 4), (4, 1), (6, 6), (7, 1), (1, 1)]
+
+
+def test_the_interval_of_growth_is_not_wide_for_nothing() -> None:
+    """Some 4.5 deviations of its middle, by Student's t; one that is twice as wide would cover as well."""
+    random = np.random.default_rng(5)
+    found = [growth(noisy(random, 0.02), REPLY, 12) for _ in range(TRIALS)]
+    widths = [math.log(interval.high / interval.low) for interval in found]
+    assert float(np.mean(widths)) < 7 * float(np.std([math.log(interval.value) for interval in found]))

@@ -197,3 +197,9 @@ def test_steps_shares_and_order_by_hand() -> None:
     assert order_of({"a": 2.0, "b": 1.0}) == ["b", "a"]
     with pytest.raises(ValueError, match="no fall"):
         largest_step([1.0, 1.0])
+
+
+def test_near_ties_by_hand() -> None:
+    same, lead = torch.tensor([[1, 1, 0, 0, 0]]), torch.tensor([[2.0, 4.0, 0.1, 0.2, 0.3]])
+    assert near_ties(same, lead) == pytest.approx({"where they agree": 2.0, "where they differ": 0.2})
+    assert near_ties(torch.zeros(1, 5), lead) == pytest.approx({"where they differ": 0.3})

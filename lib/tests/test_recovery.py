@@ -109,7 +109,9 @@ def test_token_error_against_a_huge_token() -> None:
 
 def test_bits_of_every_technique() -> None:
     weights, seen, held_out = case()
-    bits = {name: entry.bits_per_weight for name, entry in weight_recovery(weights, seen, held_out, SCHEME).items()}
+    table = weight_recovery(weights, seen, held_out, SCHEME)
+    assert {entry.input_bits for entry in table.values()} == {32}
+    bits = {name: entry.bits_per_weight for name, entry in table.items()}
     assert bits == {"rtn": 4.5, "gptq": 4.5, "gptq-sorted": 4.5, "awq": 4.5 + 16 / 48}
     mixed = product_recovery(weights, factors_of(weights, seen), held_out)["mixed"]
     count = int((held_out.abs() >= 6).any(0).sum())

@@ -154,5 +154,6 @@ def test_bad_arenas_and_requests_are_refused() -> None:
 
 
 def test_a_request_as_large_as_the_arena_is_served_and_nothing_is_kept_out() -> None:
-    moments = serve(at_once([2], prompt_tokens=5), Arena(7), full_length, slots=1)
+    requests = at_once([2], prompt_tokens=5)
+    moments = serve(requests, Arena(full_length(requests[0])), full_length, slots=1)
     assert [(moment.served, moment.kept_out) for moment in moments] == [(1, False), (1, False)]

@@ -260,3 +260,14 @@ def test_changes_in_words() -> None:
 def test_json_keeps_letters_as_they_are() -> None:
     assert compact({"b": "→", "a": 1}) == '{"a":1,"b":"→"}\n'
     assert pretty({"b": "→"}) == '{"b": "→"}\n'
+
+
+def test_letters_stay_as_they_are_on_long_lines_too() -> None:
+    long = {"→": {str(i): "—" * 20 for i in range(9)}, "b": ["é"] * 99}
+    assert json.loads(pretty(long)) == long and "\\u" not in pretty(long)
+
+
+def test_what_is_no_number_in_json_is_not_written() -> None:
+    for write in (compact, pretty):
+        with pytest.raises(ValueError, match="JSON"):
+            write({"a": float("nan")})

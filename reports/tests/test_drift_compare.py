@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -292,13 +291,3 @@ def test_a_rerun_with_other_threads_confirms_nothing(tmp_path: Path, baseline: P
     again = stub(2 * RATIO, **{TIMED: timed(2 * RATIO, threads=4)})
     done = Comparer(read_baselines(baseline)).compare(tonight, again, MACHINE)
     assert done.rows[TIMED][SUBJECT].status == "suspected"
-
-
-def test_a_rerun_that_ends_red_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def red(command: list[str], check: bool, **_: Any) -> None:
-        evidence(Path(command[command.index("--evidence") + 1]), claims())
-        if check:
-            raise subprocess.CalledProcessError(1, command)
-
-    monkeypatch.setattr(rerun_module.subprocess, "run", red)
-    assert len(rerun_module.rerun(2, tmp_path)(["claims/test_a.py::test_b"])) == 2
