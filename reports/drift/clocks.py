@@ -24,6 +24,7 @@ from reports.drift.timed import Floats
 from reports.judge import show
 
 OTHER_SPEED = 0.001  # chance of calling a machine of the usual speed another one: a night in three years
+_WITHOUT_INTERVALS = frozenset({"exact", "exhaustive"})
 Before = Callable[[str], Sequence[float]]  # a figure's readings on the nights before by label, oldest first
 
 
@@ -42,8 +43,8 @@ class Clocks:
     def leaf(self, name: str, place: str, was: KnownLeaf, now: Leaf, bears: bool) -> FigureRow:
         """One leaf: by its noise where the repeats show one."""
         if not was.repeats:
-            unproven = self.known.warrant == "timed" and self.known.num_runs < timed.FEWEST_REPEATS
-            if unproven and isinstance(now.value, float) and now != was.leaf:
+            few_runs = self.known.num_runs < timed.FEWEST_REPEATS
+            if few_runs and self._is_of_a_clock(was.leaf) and isinstance(now.value, float) and now != was.leaf:
                 return moved(was.leaf, now, Status.INCOMPARABLE, "the baseline has too few repeats to know the noise")
             return self.plain.leaf(name, place, was, now, bears)
         if now.number is None:
@@ -53,6 +54,10 @@ class Clocks:
             return moved(was.leaf, now, Status.INCOMPARABLE, few)
         again = [found for found in (_number(r, name, place) for r in self.again) if found is not None]
         return self._judge(label(name, place), was, now.number, again, bears)
+
+    def _is_of_a_clock(self, leaf: Leaf) -> bool:
+        """Whether, for all that is known without repeats, a clock measured it: of an exact statement, what has ends."""
+        return self.known.warrant == "timed" or (self.known.warrant in _WITHOUT_INTERVALS and leaf.has_interval)
 
     def flip(self, name: str, verdict: str) -> Status:
         """Another verdict stands when most of the re-runs came to it; without re-runs it is suspected."""

@@ -26,6 +26,7 @@ from reports.tests.drift_samples import (
     SAMPLED,
     SUBJECT,
     TIMED,
+    accept,
     accepted,
     claims,
     compare,
@@ -36,6 +37,7 @@ from reports.tests.drift_samples import (
     statuses,
     timed,
 )  # fmt: skip
+from reports.tests.samples import Raw, aspect
 
 
 @pytest.fixture(scope="module")
@@ -291,3 +293,21 @@ def test_a_rerun_with_other_threads_confirms_nothing(tmp_path: Path, baseline: P
     again = stub(2 * RATIO, **{TIMED: timed(2 * RATIO, threads=4)})
     done = Comparer(read_baselines(baseline)).compare(tonight, again, MACHINE)
     assert done.rows[TIMED][SUBJECT].status == "suspected"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "tokens", "status"),
+    [(1.0, 48, "steady"), (1.01, 48, "incomparable"), (1.01, 49, "drifted")],
+)
+def test_a_timed_figure_of_an_exact_statement_needs_repeats_as_any_other(
+    ratio: float, tokens: int, status: str, tmp_path: Path
+) -> None:
+    """Arithmetic with one real configuration timed beside it: what has ends is the clock's, the rest is exact."""
+
+    def mixed(ratio: float, tokens: int) -> Raw:
+        row = timed(RATIO * ratio, warrant="exact", needs=[])
+        return row | {"aspects": row["aspects"] | {"tokens": aspect(measured=tokens)}}
+
+    assert accept([evidence(tmp_path / "once", claims(**{TIMED: mixed(1.0, 48)}))], tmp_path / "baseline") == 0
+    tonight = evidence(tmp_path / "night", claims(**{TIMED: mixed(ratio, tokens)}), day=2)
+    assert statuses(compare(tonight, tmp_path / "baseline")[1])[TIMED] == status
