@@ -1,17 +1,17 @@
 """Parts of a whole run that used to be done over and over. `pytest claims/ -m slow --benchmark-only -k whole_run`.
 
-Before and after, in seconds, of `pytest claims/test_quality.py claims/test_weights.py -m "not timing"` alone on two cores
-(AVX-512, fp32 products at some 320 GFLOP/s), one run each, all 26 claims equal to the last bit:
+Before and after, in seconds, of `pytest claims/test_quality.py claims/test_weights.py -m "not timing"`, alone on two
+cores (AVX-512, fp32 products at some 320 GFLOP/s), one run each, all 26 claims equal to the last bit:
 
 | what was changed | where it shows | before | after |
 |---|---|---|---|
 | errors are summed while a scheme is put in place | set-up of weights.error-ladder | 12.0 | 5.7 |
 | the same, for the table of NF4's gain | quality.granularity-is-all | 22.7 | 18.3 |
-| the head is looked at once, not at every visit; whole distributions on one text, not two | quality.quality-table | 122.8 | 121.8 |
+| the head is looked at once; whole distributions on one text, not two | quality.quality-table | 122.8 | 121.8 |
 | all of it | the whole command | 176.0 | 164.7 |
 
-A pass over the model is products for nine tenths of its time (torch.profiler, 1,024 tokens: 88 %), at the rate of a bare
-product: what is left to save there are passes, not what lies between them.
+A pass over the model is products for nine tenths of its time (torch.profiler, 1,024 tokens: 88 %), at the rate of bare
+ones: what is left to save there are passes, not what lies between them.
 """
 
 from __future__ import annotations
