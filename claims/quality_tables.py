@@ -83,7 +83,7 @@ def nf4_gain_table(quality: Quality, projections: Mapping[str, Tensor]) -> dict[
         Column("levels' share, at blocks of 128", name_id="andil level, pada blok 128"),
     ]  # fmt: skip
     schemes = (START, OVER_BLOCK, OVER_LEVELS, END)
-    errors = error_table([SCHEMES[s] for s in schemes], projections)
+    errors = error_table([SCHEMES[s] for s in schemes], projections, quality.table.errors)
     by_measure = {
         "relative error of the weights": [errors.mean(s) for s in schemes],
         "loss above the reference, nat per token": [float(quality.cost(s, REFERENCE, MAIN).value) for s in schemes],

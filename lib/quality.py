@@ -79,9 +79,13 @@ def visit(  # noqa: PLR0913 (the model, what is done to it, what it is put throu
     end_ids: frozenset[int],
     *,
     reference: Row | None = None,
+    head: Tensor | None = None,
 ) -> Row:
-    """Measure one scheme (None: the unquantized model, which keeps its hidden states for the others to be held to)."""
-    head, started = open_head(model), time.perf_counter()
+    """Measure one scheme (None: the unquantized model, which keeps its hidden states for the others to be held to).
+
+    head: what `open_head` returned for this model, which does not depend on the scheme; None looks anew.
+    """
+    head, started = open_head(model) if head is None else head, time.perf_counter()
     with swap.quantized(scheme), TokenFlops(model) as flops:
         scores = {name: _score(model, head, name, workload, reference) for name in workload.windows}
         replies, broken = _replies(model, workload.quizzes, end_ids)

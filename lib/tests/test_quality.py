@@ -99,6 +99,17 @@ def test_flops_against_torchs_counter(tiny: PreTrainedModel) -> None:
     assert found.flops + probe + attention == counter.get_total_flops()
 
 
+def test_a_head_that_is_known_is_not_looked_at_again(tiny: PreTrainedModel) -> None:
+    """The wrong variant is the call without it: it runs the model's few tokens more, and finds the same."""
+    texts, head, counted, found = Workload(TEXTS, frozenset(), {}), open_head(tiny), [], []
+    for known in (head, None):
+        with FlopCounterMode(display=False) as counter:
+            found.append(visit(tiny, WeightSwap(tiny), None, texts, END, head=known))
+        counted.append(counter.get_total_flops())
+    assert counted[0] < counted[1]
+    assert all(torch.equal(found[0].of(text).loss, found[1].of(text).loss) for text in TEXTS)
+
+
 def test_flops_rejects_counting_every_logit(tiny: PreTrainedModel) -> None:
     """The wrong variant: a logit row for every token of every prompt, of which the visit computes one."""
     found = visit(tiny, WeightSwap(tiny), None, Workload({}, frozenset(), {"short": QUIZ}), END)
