@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lib.quantization.absmax import NotFiniteError
+from lib.quantization.absmax import NotFiniteError, all_finite
 from lib.weight_stats import projection_weights
 
 LIMIT_BYTES = 2**30  # of all records that are kept at a time
@@ -81,7 +81,7 @@ class InputStatistics:
 
 def require_finite(what: str, values: Tensor) -> None:
     """Raise NotFiniteError, saying what it was, if a value is NaN or infinite."""
-    if not bool(torch.isfinite(values).all()):
+    if not all_finite(values):
         raise NotFiniteError(f"{what}: NaN or infinite values, for which no scale exists")
 
 

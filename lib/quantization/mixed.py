@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from lib.quantization.absmax import NotFiniteError, absmax, decode, encode, largest_code
+from lib.quantization.absmax import NotFiniteError, absmax, all_finite, decode, encode, largest_code
 from lib.quantization.calibration import require_finite
 
 THRESHOLD = 6.0  # magnitude from which an input is an outlier: the paper's
@@ -67,7 +67,7 @@ def mixed_product(
     outlier = outlier_columns(inputs, threshold)
     rest = int8_product(inputs[:, ~outlier], weights[:, ~outlier])
     wide_inputs, wide_weights = inputs[:, outlier].to(wide), weights[:, outlier].to(wide)
-    if not bool(torch.isfinite(wide_inputs).all() and torch.isfinite(wide_weights).all()):
+    if not (all_finite(wide_inputs) and all_finite(wide_weights)):
         raise NotFiniteError(f"an outlier is too large for {wide}")
     return rest + linear(wide_inputs.float(), wide_weights.float())
 

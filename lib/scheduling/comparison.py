@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +41,12 @@ def compare(cost: StepCost, workloads: int, load: float | None = None, *, paddin
     load: offered useful tokens over those of a server whose slots are always full. Raises ValueError for a load that is
     not positive, or a cost that is not given for all slots.
     """
-    pairs = [_both(_arriving(shape, workloads, cost, load), cost, padding_computed) for shape in SHAPES]
+
+    def both(shape: str) -> tuple[Times, Times]:
+        return _both(_arriving(shape, workloads, cost, load), cost, padding_computed)
+
+    with ThreadPoolExecutor(len(SHAPES)) as pool:  # numpy lets go of the interpreter within its loops
+        pairs = list(pool.map(both, SHAPES))
     return Comparison(tuple(static for static, _ in pairs), tuple(continuous for _, continuous in pairs))
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from lib.quantization.absmax import (
     NotFiniteError,
     absmax,
+    all_finite,
     decode,
     divisor,
     encode,
@@ -122,3 +123,24 @@ def test_weights_that_are_not_finite_are_refused(bad: float, shared: bool) -> No
 def test_impossible_bit_widths_are_refused(bits: int) -> None:
     with pytest.raises(ValueError, match="2 to 8 bits"):
         largest_code(bits)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_all_finite_against_a_mask_of_every_value(bad: float, dtype: torch.dtype) -> None:
+    """At every place, so in every lane and in the rest behind the last full vector."""
+    values = torch.linspace(-3, 3, 83).to(dtype)
+    assert all_finite(values)
+    assert all_finite(values[:0])
+    for place in range(len(values)):
+        spoiled = values.clone()
+        spoiled[place] = bad
+        assert not all_finite(spoiled)
+        assert not bool(torch.isfinite(spoiled).all())
+
+
+def test_all_finite_rejects_looking_at_the_largest_alone() -> None:
+    """The wrong variant: an infinity below everything is not the largest value."""
+    values = torch.tensor([1.0, -float("inf"), 2.0])
+    assert bool(values.max().isfinite())
+    assert not all_finite(values)
