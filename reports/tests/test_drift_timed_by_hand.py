@@ -116,6 +116,14 @@ def test_five_nights_are_outside_together(mean: float, figures: float, out: bool
     assert timed.outside(row(*[mean] * 4), np.array([mean]), unit(), figures)[0] == out
 
 
+def test_a_claim_is_of_one_figure_unless_it_is_said() -> None:
+    """A mean of 2.1 is a score of 4.2: beyond the limit of one figure, and not of two."""
+    before, night, again = row(*[2.1] * 4), np.array([2.1]), row(*[2.1] * 5)
+    assert timed.outside(before, night, unit())[0] and not timed.outside(before, night, unit(), 2.0)[0]
+    assert timed.flagged(before, night, again, unit())[0]
+    assert not timed.flagged(before, night, again, unit(), 2.0)[0]
+
+
 def test_a_figure_that_never_moves_counts_for_none() -> None:
     one, other = [1.0, -1, 1, -1], [1.0, 1, -1, -1]
     assert timed.independent(np.array([one, other, [2.0] * 4])) == pytest.approx(2.0)
