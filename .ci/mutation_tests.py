@@ -21,6 +21,7 @@ WARM = ("torch", "transformers.models.qwen2.modeling_qwen2", "scipy.stats", "sci
 MOST_FILES = 4  # of tests per module, the likeliest first
 MEMORY = 8 << 30  # bytes a mutant may hold
 PYTEST = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", "not slow and not gpu",
+          "--hypothesis-profile=ci",  # of its own: the same examples for every mutant, however busy the machine is
           "-W", "ignore::pytest.PytestAssertRewriteWarning"]  # fmt: skip
 
 
@@ -35,18 +36,6 @@ def warm() -> None:
     plugins = {entry.module.partition(".")[0] for entry in importlib.metadata.entry_points(group="pytest11")}
     for name in [name for name in sys.modules if name.partition(".")[0] in plugins]:
         del sys.modules[name]
-
-
-class Examples:
-    """A pytest plugin: the same examples for every mutant, however long one takes on a busy machine."""
-
-    def pytest_configure(self) -> None:
-        """Here, since pytest complains of a hypothesis that was imported before it."""
-        from hypothesis import HealthCheck, settings
-
-        quiet = list(HealthCheck)
-        settings.register_profile("same", deadline=None, derandomize=True, database=None, suppress_health_check=quiet)
-        settings.load_profile("same")
 
 
 @dataclass(frozen=True)
@@ -115,7 +104,7 @@ def _test(tree: Path, tests: list[str], output: Path) -> None:
 
     code = 99
     try:
-        code = int(pytest.main([*PYTEST, *tests], plugins=[Examples()]))
+        code = int(pytest.main([*PYTEST, *tests]))
     except BaseException:
         traceback.print_exc()
     finally:
