@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Literal
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import bootstrap
+from scipy.stats import DegenerateDataWarning, bootstrap
 
 from lib.intervals import Estimate
 
@@ -74,7 +75,8 @@ def paired_interval(  # noqa: PLR0913 (what, how often, from which seed and how 
     """Bootstrap interval of a statistic of paired columns (each of length n); by default BCa (Efron, 1987).
 
     "BCa" is bias-corrected and accelerated; "percentile" reads the quantiles of the resamples as they are. Raises
-    ValueError on columns of unequal length, on fewer than two units, and on values that are not finite.
+    ValueError on columns of unequal length, on fewer than two units, and on values that are not finite. Where leaving
+    out a unit makes no difference BCa is not defined, and the quantiles are read as they are.
     """
     data = [np.asarray(column, dtype=float) for column in columns]
     if len({len(column) for column in data}) != 1 or len(data[0]) < 2:
@@ -84,13 +86,24 @@ def paired_interval(  # noqa: PLR0913 (what, how often, from which seed and how 
     value = float(statistic(*data))
     if _same_in_every_resample(data, statistic, value):
         return Estimate(value, value, value)
-    result = bootstrap(
-        data, statistic, paired=True, vectorized=True, confidence_level=confidence, n_resamples=resamples,
-        method=method, rng=np.random.default_rng(seed),
-    )  # fmt: skip
-    low, high = (float(end) for end in result.confidence_interval)
+    low, high = _interval(data, statistic, confidence, resamples, seed, method)
+    if not np.isfinite([low, high]).all():
+        low, high = _interval(data, statistic, confidence, resamples, seed, "percentile")
     # BCa may put the point estimate outside its own interval in extreme skew; an Estimate must contain it.
     return Estimate(value, min(low, value), max(high, value))
+
+
+def _interval(  # noqa: PLR0913, PLR0917 (as above)
+    data: Sequence[Column], statistic: Statistic, confidence: float, resamples: int, seed: int, method: Method
+) -> tuple[float, float]:
+    """Both ends; NaN where BCa has no acceleration: leaving out one unit or another makes no difference (0/0)."""
+    with np.errstate(invalid="ignore"), catch_warnings():
+        simplefilter("ignore", DegenerateDataWarning)
+        result = bootstrap(
+            data, statistic, paired=True, vectorized=True, confidence_level=confidence, n_resamples=resamples,
+            method=method, rng=np.random.default_rng(seed),
+        )  # fmt: skip
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
 def _same_in_every_resample(data: Sequence[Column], statistic: Statistic, value: float) -> bool:

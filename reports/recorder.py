@@ -45,8 +45,15 @@ class Recorder:
         with self._or_stop():
             self.run.start(nodeid)
 
-    @pytest.hookimpl(trylast=True)  # the terminal has shown the outcome, should this be the last one
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    @pytest.hookimpl(wrapper=True)  # the terminal has shown the outcome, should this be the last one
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Iterator[None]:
+        """Keep what a test ended with, also where the terminal could not show it: a full disk, a closed pipe."""
+        try:
+            yield
+        finally:
+            self._keep(report)
+
+    def _keep(self, report: pytest.TestReport) -> None:
         record = getattr(report, "claim", None)
         with self._or_stop():
             if getattr(report, "control", None):

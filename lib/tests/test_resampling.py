@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, bootstrap
+from scipy.stats import DegenerateDataWarning, binom, bootstrap
 
 from lib.resampling import (
     DEFAULT_RESAMPLES,
@@ -112,3 +114,26 @@ def test_statistics_of_constant_columns() -> None:
     assert relative_drop(two, one).tolist() == [0.5] * 3 and relative_drop(one, two).tolist() == [-1.0] * 3
     assert mean_difference(two, one).tolist() == [1.0] * 3
     assert log_share(4 * two, two, one / 2).tolist() == pytest.approx([0.5] * 3)
+
+
+@pytest.mark.parametrize("pair", [([1.0] * 3, [0.7] * 3), ([3.0] * 7, [0.1] * 7)])
+def test_columns_equal_but_for_a_rounding_are_intervals_too(pair: tuple[list[float], list[float]]) -> None:
+    """Leaving out a unit gives one value, not quite the whole's: 0/0 in BCa, which scipy answers with NaN."""
+    value = float(relative_drop(*map(np.asarray, pair)))
+    found = paired_interval(pair, relative_drop)
+    assert found.low <= found.value == value <= found.high
+    assert found.high - found.low < 8 * np.finfo(float).eps
+
+
+def test_bca_rejects_no_acceleration() -> None:
+    """The wrong variant: scipy's answer as it comes. Of this statistic every leave-one-out value is the same."""
+    data, rng = (np.array([0.0, 0.0, 1.0, 1.0]),), np.random.default_rng(0)
+
+    def spread(column: np.ndarray, axis: int = -1) -> np.ndarray:
+        return np.where(column.shape[axis] < 4, 0.4, np.mean(column, axis=axis))
+
+    with np.errstate(invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        assert np.isnan(bootstrap(data, spread, n_resamples=99, rng=rng).confidence_interval.low)
+    found = paired_interval(data, spread)
+    assert found.low < found.value < found.high

@@ -30,6 +30,10 @@ def fill():
             while True: stream.write(bytes(1024))
         except OSError: pass
 """
+FULL_TERMINAL = """
+def pytest_runtest_logreport(report):
+    if report.when == "call" and "s1" in report.nodeid: raise OSError(28, "No space left on device")
+"""
 FREED = 'def pytest_sessionfinish():\n    Path("E/ballast").unlink()\n'
 AT_THE_END = "def pytest_sessionfinish():\n    fill()\n"
 # What a worker has done counts as ended once its controller has heard of it.
@@ -81,6 +85,13 @@ def test_a_disk_that_fills_at_the_end_keeps_every_record(toys: ToyRun) -> None:
     assert run.code == pytest.ExitCode.TESTS_FAILED and not run.failed_itself, run.output
     assert run.last.startswith("E cannot take ") and run.last.endswith(": No space left on device")
     assert sorted(toys.records("out")) == ALL and nothing_half_written(toys.folder / "out")
+
+
+def test_a_terminal_that_takes_no_more_loses_no_claim_that_had_ended(toys: ToyRun) -> None:
+    """The wrong variant keeps a record once the outcome is shown: here s1's is not, and would be lost."""
+    run = toys.write(conftest=FULL_TERMINAL).run()
+    assert run.code != 0
+    assert sorted(toys.records()) == ALL[:2]
 
 
 @needs_mounts
