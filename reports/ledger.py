@@ -232,7 +232,8 @@ def _on_record(raw: dict[str, Any], where: str) -> dict[str, Verdict]:
     try:
         return {slug: Verdict(name.upper().replace("-", "_")) for slug, name in by_model.items()}
     except (ValueError, AttributeError):
-        raise LedgerError(f"{where}: on_record {record!r} is not a verdict") from None
+        words = ", ".join(verdict.lower() for verdict in Verdict)
+        raise LedgerError(f"{where}: on_record {record!r} is none of {words}") from None
 
 
 def _look_up(record: Mapping[str, Verdict], slug: str | None, device: str | None) -> Verdict | None:

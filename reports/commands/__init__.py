@@ -19,5 +19,7 @@ def say(line: str) -> None:
 
 def refuse(failed: Exception) -> int:
     """One line to standard error, and the exit code of wrong use or input."""
-    sys.stderr.write(f"error: {' '.join(str(failed).split())}\n")
+    named = isinstance(failed, OSError) and failed.filename and failed.strerror
+    told = f"{failed.filename}: {failed.strerror}" if named else str(failed)  # type: ignore[attr-defined]
+    sys.stderr.write(f"error: {' '.join(told.split())}\n")
     return USAGE

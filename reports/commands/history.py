@@ -40,8 +40,11 @@ def _add(given: argparse.Namespace) -> int:
 
     if given.keep < 1:
         raise Refused("--keep takes one night at least")
-    for path, said in add_night(given.store, read_evidence(given.add), _drift(given.drift)):
+    found = read_evidence(given.add)
+    for path, said in add_night(given.store, found, _drift(given.drift)):
         say(f"{path.name}: {said}" if said else path.name)
+    if found.lost:
+        say(f"an unfinished run: {len(found.lost)} of its statements have no record")
     stale = prune(given.store, given.keep)
     if stale:
         say(f"{stale} older files removed")

@@ -72,7 +72,7 @@ def test_another_number_format_is_another_subject():
         ('relation = "less"', 'relation = "smaller"', "relation ['smaller'] not among"),
         (', why = "a tenth"', "", "needs its derivation"),
         ('name = "small"', 'name = "bytes"', "named twice"),
-        ('"holds"', '"fine"', "is not a verdict"),
+        ('"holds"', '"fine"', "is none of holds, conditional, refuted, "),
         ('"holds"', '"refuted"', "needs erratum"),
         ('on_record = "holds"', 'erratum = "x"', "nothing refuted or conditional"),
         ('where = "the first sentence"', 'where = "x"\ncolour = "red"', "unknown ['colour']"),
