@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lib.quantization.absmax import divisor
 from lib.quantization.nf4 import boundaries, fitted_levels
+from lib.unmeasurable import Unmeasurable
 
 # 2048 bins over [-1, 1]: each a twentieth of the smallest NF4 gap, so placing a bin's weight at its centre moves a
 # code book's error by less than (1/20)²/4 of itself.
@@ -48,10 +49,16 @@ class ScaledWeights:
 
 
 def blocks_of(weights: Tensor, block: int, every: int = 1) -> Tensor:
-    """Blocks (N, block) of consecutive weights of every `every`-th row; all-zero blocks and short row ends left out."""
+    """Blocks (N, block) of consecutive weights of every `every`-th row; all-zero blocks and short row ends left out.
+
+    Raises Unmeasurable where that leaves none.
+    """
     rows = weights.detach()[::every].float()
     whole = rows[:, : rows.shape[1] // block * block].reshape(-1, block)
-    return whole[whole.abs().amax(1) > 0]
+    kept = whole[whole.abs().amax(1) > 0]
+    if not len(kept):
+        raise Unmeasurable(f"a matrix has no block of {block} weights of a row that are not all zero")
+    return kept
 
 
 def with_equal_columns(weights: Tensor) -> Tensor:

@@ -134,6 +134,12 @@ def refuse_beyond(model: PreTrainedModel, positions: int, *, kept: bool = False)
         raise Unmeasurable(f"this model's layers keep {window - 1:,} positions at most, {positions:,} are needed")
 
 
+def refuse_broken(model: PreTrainedModel, ids: Tensor) -> None:
+    """Raise Unmeasurable where logits on these ids (B, n) are not finite: argmax takes NaN for the largest."""
+    if not bool(forward(model, ids, logits_to_keep=ALL_POSITIONS).logits.isfinite().all()):
+        raise Unmeasurable("this model's logits on these tokens are not finite: it chooses nothing")
+
+
 def most_positions(model: PreTrainedModel) -> int | None:
     """How many positions a model has learned; None where they have no end (rotary ones)."""
     learned = getattr(model.base_model, "wpe", None)  # GPT-2's name

@@ -14,6 +14,7 @@ from torch import Tensor
 from lib.quantization.absmax import largest_code
 from lib.quantization.errors import Fidelity, fidelity, pieces, scheme_error
 from lib.quantization.schemes import SCHEMES, Scheme
+from lib.unmeasurable import Unmeasurable
 from lib.weight_stats import WeightSummary, level_histogram, levels_holding, summarize
 
 
@@ -91,9 +92,9 @@ def largest_taken_out(weights: Tensor) -> list[float]:
 def closed_gap(errors: Sequence[float], target: float) -> list[float]:
     """How far each error has come from the first one towards a target: 0 not at all, 1 reached, above 1 passed.
 
-    Raises ValueError when the first error is not above the target: there is no gap.
+    Raises Unmeasurable when the first error is not above the target: there is no gap.
     """
     gap = errors[0] - target
     if gap <= 0 or not math.isfinite(gap):
-        raise ValueError(f"no gap from {errors[0]} down to {target}")
+        raise Unmeasurable(f"no gap from {errors[0]} down to {target}")
     return [(errors[0] - error) / gap for error in errors]
