@@ -58,12 +58,15 @@ def errors_without_largest(scheme: Scheme, weights: Tensor, counts: Sequence[int
     """||W - Ŵ|| / ||W|| when the `count` weights of largest magnitude are kept exactly and only the rest is quantized.
 
     One error per count, counts ascending from 0 or more. The rest gets scales of its own: this is what the scheme would
-    do had those weights never been there. weights: (rows, columns), left unchanged. Raises ValueError.
+    do had those weights never been there. weights: (rows, columns), left unchanged. Raises
+    ValueError, and Unmeasurable for a matrix of zeros.
     """
     if sorted(counts) != list(counts) or counts[0] < 0:
         raise ValueError(f"counts must ascend from 0 or more, got {list(counts)}")
     rest = weights.detach().clone()
     norm = float(torch.linalg.vector_norm(rest))
+    if not norm:
+        raise Unmeasurable("a matrix of zeros has no relative error")
     largest = largest_positions(rest, counts[-1])
     errors = []
     for count in counts:

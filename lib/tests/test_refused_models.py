@@ -7,6 +7,7 @@ would pass the first alone.
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,13 +20,15 @@ from lib.decoding import Generated, refuse_broken
 from lib.distillation.gradients import gradient_share
 from lib.distillation.students import Lessons
 from lib.distillation.temperature import log_soften
-from lib.quantization.errors import fidelity, rebuild, scheme_error
+from lib.quantization.comparison import ladder_summary
+from lib.quantization.errors import ErrorTable, fidelity, rebuild, scheme_error
+from lib.quantization.outlier_dependence import Dependence
 from lib.quantization.schemes import SCHEMES
 from lib.resampling import mean_difference, paired_interval
 from lib.serving.requests import Sampling
 from lib.serving.sampling import choice
 from lib.speculative.sampling import Greedy, distribution
-from lib.tensor_scale import closed_gap
+from lib.tensor_scale import closed_gap, largest_taken_out
 from lib.tests.tiny_gguf import tiny_model
 from lib.unmeasurable import Unmeasurable
 from lib.weight_stats import distinct_per_block
@@ -62,14 +65,19 @@ CASES = {
     "a draft's choice": (lambda x: Greedy().draw(logits(x)), 0.5, INF, "logits that are not numbers"),
     "chances": (lambda x: distribution(logits(x), Sampling(1.0)), 0.5, NAN, "logits that are not numbers"),
     "errors": (lambda x: scheme_error(SCHEME, matrix(x)), 1e3, 1e30, "weights are too large"),
-    "rebuilding": (lambda x: rebuild(SCHEME, matrix(x), torch.empty(ROWS, COLUMNS)), 1e3, 1e30, "weights are too large"),
+    "rebuilding": (lambda x: rebuild(SCHEME, matrix(x), matrix()), 1e3, 1e30, "weights are too large"),
     "a direction": (lambda x: fidelity(SCHEME, matrix(x)), 1.0, 0.0, "a matrix of zeros has no direction"),
     "a large matrix": (lambda x: fidelity(SCHEME, matrix(x)), 1e3, 1e30, "weights are too large"),
     "a gap": (lambda x: closed_gap([x, 0.5], 0.5), 1.0, 0.5, "no gap from 0.5 down to 0.5"),
+    "the largest taken out": (lambda x: largest_taken_out(matrix(x)), 1.0, 0.0, "zeros has no relative error"),
+    "a ladder": (lambda x: ladder_summary(ladder(x), 1, 1), 0.5, 0.0, "loses nothing to int4-row"),
+    "a drop": (lambda x: dependent(x).drop("rtn", "gptq"), 0.5, 0.0, "nothing to regain"),
+    "a gain": (lambda x: dependent(x).gain_left("rtn", "gptq"), 0.5, 0.0, "no ratio of errors"),
     "a gradient": (lambda x: gradient_share(torch.tensor([x, -x]), [0]), 1.0, 0.0, "a gradient of zero has no shares"),
     "values of a block": (lambda n: distinct_per_block(matrix(columns=n)), 32, 8, "8 columns are shorter than a block"),
-    "blocks": (lambda n: block_shape.blocks_of(matrix(columns=n), 64), 64, 8, "no block of 64 weights"),
-    "blocks of zeros": (lambda x: block_shape.blocks_of(matrix(x), 64), 1.0, 0.0, "no block of 64 weights"),
+    "blocks": (lambda n: rejected(matrix(columns=n)), 64, 8, "no block of 64 weights"),
+    "blocks of zeros": (lambda x: rejected(matrix(x)), 1.0, 0.0, "no block of 64 weights"),
+    "pooled blocks": (lambda n: pooled(matrix(columns=n), matrix(columns=8)), 64, 8, "no matrix has a whole block"),
     "a dimension": (lambda d: outliers.levels_of_dimension(peaked(), d, 1), 0, 3, "is one of the top 1 of 8"),
     "octaves": (outliers.octave_edges, 1e30, INF, "no octave holds a largest value of inf"),
     "empty octaves": (lambda x: outliers.empty_octaves_below_top(torch.tensor([0.0, 0.0, 4.0, x])), 1.0, 0.0, "zero"),
@@ -83,6 +91,29 @@ def peaked():
     h = matrix(columns=8)
     h[0, 3] = 100
     return h
+
+
+def rejected(weights):
+    return block_shape.rejected_shares({"w": weights}, 64, 1)
+
+
+def pooled(*matrices):
+    return block_shape.scaled_histogram(block_shape.blocks_of(weights, 64) for weights in matrices)
+
+
+def ladder(error):
+    return ErrorTable(
+        {s: {"a": 0.5, "b": error} for s in ("int4-tensor", "int4-row")} | {"int8-row": {"a": 0.1, "b": 0.1}}
+    )
+
+
+def dependent(error):
+    """Two layers under plain rounding and a technique; the first of them is what is broken."""
+    table = {
+        n: {"rtn": SimpleNamespace(token_error=e), "gptq": SimpleNamespace(token_error=e / 2)}
+        for n, e in {"a": error, "b": 0.4, "c": 0.3}.items()
+    }
+    return Dependence(table, table)
 
 
 def model(factor):
