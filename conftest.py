@@ -7,6 +7,7 @@ pytest_plugins = [
     "fixtures.device",
     "fixtures.progress",
     "fixtures.pace",
+    "fixtures.bad_model",
     "fixtures.model",
     "fixtures.chapter",
     "fixtures.residual_stream",

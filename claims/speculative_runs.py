@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fixtures.model import NO_TOKENIZER
 from fixtures.unmeasurable import is_home
 from lib.intervals import Estimate, as_estimate
 from lib.serving.requests import GenerationRequest, Sampling
@@ -100,7 +99,7 @@ def runs_or_reason(wanted: pytest.FixtureRequest) -> Speculations | str:
     """The session's runs, or why this model has none: the formulas' part of a claim needs nothing of them."""
     loaded: LoadedModel = wanted.getfixturevalue("loaded_model")
     if loaded.tokenizer is None:
-        return NO_TOKENIZER
+        return loaded.wordless
     try:
         runs: Speculations = wanted.getfixturevalue("speculations")
     except pytest.skip.Exception as refused:

@@ -107,7 +107,10 @@ def measure_techniques(claim: Claim, needs: Dependence) -> None:
     some = next(iter(needs.present.values()))
     claim.measured("acts_on_activations", {name: some[way].input_bits < 32 for name, (_, way, _) in TECHNIQUES.items()})
     left = {name: gain_left(needs, *ways) for name, ways in TECHNIQUES.items()}
-    claim.measured("gain_left_without_outliers", {name: share for name, share in left.items() if share is not None})
+    if known := {name: share for name, share in left.items() if share is not None}:
+        claim.measured("gain_left_without_outliers", known)
+    else:
+        claim.not_measured("gain_left_without_outliers", "no technique gains anything on this model that could be lost")
     for name in (name for name, share in left.items() if share is None):
         claim.note(f"{name} gains nothing here, so that no outliers can be taken from its gain")
     claim.condition(

@@ -33,7 +33,6 @@ from claims.distillation_tables import (
     students_table,
     words_table,
 )
-from fixtures.model import NO_TOKENIZER
 from fixtures.next_tokens import PRINTED
 from lib.intervals import Estimate
 from reports.claim import Claim, claim
@@ -176,7 +175,7 @@ def record_word_classes(claim: Claim, rows: NextTokens, found: Mapping[str, Firs
     names = "nouns_among_the_first_five", "other_grammar_among_the_first_five"
     if rows.tokenizer is None:
         for name in names:
-            claim.not_measured(name, NO_TOKENIZER)
+            claim.not_measured(name, rows.wordless)
         return
     claim.measured(names[0], {sentence: len(first.nouns) for sentence, first in found.items()})
     claim.measured(names[1], {sentence: bool(first.others) for sentence, first in found.items()})

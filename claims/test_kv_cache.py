@@ -83,11 +83,12 @@ def test_loop_as_printed(claim: Claim, model: PreTrainedModel) -> None:
     import torch
     import transformers
 
-    from lib.decoding import greedy_generate, random_tokens
+    from lib.decoding import greedy_generate, random_tokens, refuse_broken
     from lib.printed_loop import run_printed_loop
 
     ids = random_tokens(4, model.config.vocab_size).repeat(1, 3).to(model.device)  # a penalty would show
     run = run_printed_loop(model, ids, LOOP_TOKENS)
+    refuse_broken(model, torch.cat([ids, run.tokens.to(ids.device)], dim=1))
     announced = {f"{run.removal}, by its own warning": False} if run.removal else {}
     claim.measured("runs", {f"{transformers.__version__}, installed": run.ran, **announced})
     claim.measured("tokens_per_step", max(run.fed[1:], default=0))

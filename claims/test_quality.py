@@ -17,6 +17,7 @@ from claims.weights_faults import with_embedding
 from fixtures.quality import CHAPTER_ROWS, REFERENCE
 from fixtures.quality_workload import BOOK, LARGE, MAIN, NO_PENALTY, SHORT, default_penalty
 from lib.intervals import Estimate, as_estimate
+from lib.unmeasurable import Unmeasurable
 from reports.claim import Claim, claim
 from reports.controls import control, misprint
 from reports.plants import exchanged, mistaken, scaled, shifted
@@ -262,6 +263,8 @@ def test_agreement_sharpest(claim: Claim, quality: Quality) -> None:
     claim.measured("agreement_observations", quality.same_choice("int8-row", quality.own).numel())
     claim.measured("battery_observations", len(quality.table.quizzes[SHORT].questions))
     worth = quality.effective_observations(CHAPTER_ROWS)
+    if not worth:
+        raise Unmeasurable("on this model every row chooses as the reference does, always or never")
     claim.measured(
         "design_effect", {scheme: as_estimate(quality.own_tokens) / found for scheme, found in worth.items()}
     )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lib.quantization.absmax import printed_formula
+from lib.unmeasurable import Unmeasurable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,7 +100,9 @@ def carriers(h: Tensor, dimension: int, share: float = CARRIER_SHARE) -> list[in
 
 
 def octave_edges(top: float) -> tuple[int, ...]:
-    """The chapter's edges, continued by whole octaves until ``top`` lies below the last one."""
+    """The chapter's edges, continued by whole octaves until ``top`` lies below the last; Unmeasurable if none is."""
+    if not math.isfinite(top):
+        raise Unmeasurable(f"no octave holds a largest value of {top}")
     edges = list(CHAPTER_EDGES)
     while edges[-1] <= top:
         edges.append(2 * edges[-1])
@@ -110,10 +113,11 @@ def octave_histogram(values: Tensor, edges: Sequence[int] = CHAPTER_EDGES) -> li
     """How many values fall in each bin [edge, next edge). Raises ValueError if one falls outside every bin."""
     import torch
 
-    inside = (values >= edges[0]) & (values < edges[-1])
+    values = values.double()  # an edge may be beyond any integer of torch's
+    inside = (values >= float(edges[0])) & (values < float(edges[-1]))
     if not bool(inside.all()):
         raise ValueError(f"{int((~inside).sum())} values lie outside [{edges[0]}, {edges[-1]})")
-    bins = torch.bucketize(values.double(), torch.tensor(edges, dtype=torch.float64), right=True) - 1
+    bins = torch.bucketize(values, torch.tensor(edges, dtype=torch.float64), right=True) - 1
     return bins.bincount(minlength=len(edges) - 1).tolist()
 
 
@@ -124,8 +128,14 @@ def empty_bins_from(counts: Sequence[int], edges: Sequence[int], start: int) -> 
 
 
 def empty_octaves_below_top(values: Tensor) -> int:
-    """Whole octaves [2^k, 2^(k+1)) without a value between the largest of the values (D,) and the second largest."""
-    top, second = (math.floor(math.log2(float(v))) for v in values.topk(2).values)
+    """Whole octaves [2^k, 2^(k+1)) without a value between the largest of the values (D,) and the second largest.
+
+    Raises Unmeasurable where fewer than two are other than zero.
+    """
+    largest_two = values.topk(2).values.tolist()
+    if not largest_two[1] > 0:
+        raise Unmeasurable("fewer than two dimensions of this model's stream are ever other than zero")
+    top, second = (math.floor(math.log2(value)) for value in largest_two)
     return max(top - second - 1, 0)
 
 
@@ -187,12 +197,14 @@ def levels_of_dimension(h: Tensor, dimension: int, without_top: int = 0) -> int:
     """How many levels this dimension of h (T, D) takes under one 8-bit scale for the whole tensor.
 
     without_top: so many dimensions of largest maximum leave the tensor first, and with them the scale. Raises
-    ValueError if the dimension is among them.
+    Unmeasurable if the dimension is among them, ValueError if there is no such dimension.
     """
+    if not 0 <= dimension < h.shape[1]:
+        raise ValueError(f"dimension {dimension} is not in a tensor of {h.shape[1]}")
     rest, kept = without_top_dimensions(h, without_top)
     place = (kept == dimension).nonzero()
     if len(place) == 0:
-        raise ValueError(f"dimension {dimension} is one of the top {without_top}, or not in the tensor")
+        raise Unmeasurable(f"dimension {dimension} is one of the top {without_top} of {h.shape[1]}")
     return int(levels_per_dimension(printed_formula(rest, bits=8)[0])[int(place[0, 0])])
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lib.quantization.absmax import divisor
 from lib.quantization.nf4 import boundaries, fitted_levels
+from lib.unmeasurable import Unmeasurable
 
 # 2048 bins over [-1, 1]: each a twentieth of the smallest NF4 gap, so placing a bin's weight at its centre moves a
 # code book's error by less than (1/20)²/4 of itself.
@@ -83,7 +84,12 @@ def normal_kurtosis_band(block: int, level: float, count: int = 100_000, seed: i
 
 
 def rejected_share(blocks: Tensor, band: tuple[float, float]) -> float:
-    """Fraction of blocks whose kurtosis lies outside the band of normal blocks; the band's level, if all are normal."""
+    """Fraction of blocks whose kurtosis lies outside the band of normal blocks; the band's level, if all are normal.
+
+    Raises Unmeasurable where there is no block.
+    """
+    if not len(blocks):
+        raise Unmeasurable(f"a matrix has no block of {blocks.shape[1]} weights of a row that are not all zero")
     values = kurtosis(blocks)
     return float(((values < band[0]) | (values > band[1])).float().mean())
 
@@ -97,7 +103,7 @@ def rejected_shares(weights: Mapping[str, Tensor], block: int, every: int, level
 def scaled_histogram(pieces: Iterable[Tensor]) -> ScaledWeights:
     """Pool blocks (N, block) of any number of matrices, each scaled by its block's largest magnitude.
 
-    Matrices enter with equal total energy, whatever their norm and size.
+    Matrices enter with equal total energy, whatever their norm and size. Raises Unmeasurable for no block at all.
     """
     counts, energy = np.zeros(_BINS), np.zeros(_BINS)
     for blocks in pieces:
@@ -106,6 +112,8 @@ def scaled_histogram(pieces: Iterable[Tensor]) -> ScaledWeights:
         counts += torch.bincount(cell, minlength=_BINS).numpy()
         share = (scale.double().square() / blocks.double().square().sum()).expand_as(blocks).reshape(-1)
         energy += torch.bincount(cell, share, _BINS).numpy()
+    if not counts.any():
+        raise Unmeasurable("no matrix has a whole block of weights that are not all zero")
     return ScaledWeights(np.linspace(-1, 1, 2 * _BINS + 1)[1::2], counts, energy)
 
 

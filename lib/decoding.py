@@ -126,12 +126,24 @@ def decode_step(  # noqa: PLR0913 (as forward)
 
 def refuse_beyond(model: PreTrainedModel, positions: int, *, kept: bool = False) -> None:
     """Raise Unmeasurable where a model has fewer positions, or, where all are to be kept, layers that keep fewer."""
-    learned = getattr(model.base_model, "wpe", None)  # GPT-2's name; rotary positions have no end
-    if isinstance(learned, torch.nn.Embedding) and positions > learned.num_embeddings:
-        raise Unmeasurable(f"this model has {learned.num_embeddings:,} positions, {positions:,} are needed")
+    most = most_positions(model)
+    if most is not None and positions > most:
+        raise Unmeasurable(f"this model has {most:,} positions, {positions:,} are needed")
     window = sliding_window(model.config)
     if kept and window is not None and positions >= window:
         raise Unmeasurable(f"this model's layers keep {window - 1:,} positions at most, {positions:,} are needed")
+
+
+def refuse_broken(model: PreTrainedModel, ids: Tensor) -> None:
+    """Raise Unmeasurable where logits on these ids (B, n) are not finite: argmax takes NaN for the largest."""
+    if not bool(forward(model, ids, logits_to_keep=ALL_POSITIONS).logits.isfinite().all()):
+        raise Unmeasurable("this model's logits on these tokens are not finite: it chooses nothing")
+
+
+def most_positions(model: PreTrainedModel) -> int | None:
+    """How many positions a model has learned; None where they have no end (rotary ones)."""
+    learned = getattr(model.base_model, "wpe", None)  # GPT-2's name
+    return learned.num_embeddings if isinstance(learned, torch.nn.Embedding) else None
 
 
 def sliding_window(config: PreTrainedConfig) -> int | None:

@@ -5,6 +5,7 @@ After the first divergence the two continue different texts and nothing there ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from transformers import PreTrainedModel
 from lib.decoding import Generated, greedy_cached, greedy_uncached
 from lib.intervals import Estimate, as_estimate
 from lib.proportions import wilson_interval
+from lib.unmeasurable import Unmeasurable
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,10 @@ def share_that_differs(runs: Sequence[Comparison]) -> Estimate:
 
 
 def compare(generated: Generated, reference: Generated) -> Comparison:
-    """Compare two generations of equal shape that kept their logits; raises ValueError if they did not."""
+    """Compare two generations of equal shape that kept their logits; raises ValueError if they did not.
+
+    Raises Unmeasurable where the logits are not finite, or all of them zero.
+    """
     if generated.logits is None or reference.logits is None or generated.tokens.shape != reference.tokens.shape:
         raise ValueError("compare needs two generations of one shape, both with their logits")
     ours, theirs = generated.logits.float(), reference.logits.float()
@@ -71,11 +76,16 @@ def compare(generated: Generated, reference: Generated) -> Comparison:
     parting = (comparable & ~same).nonzero().tolist()
     ids = torch.stack([generated.tokens, reference.tokens], dim=-1)  # (B, n, 2)
     found = [Divergence(r, s, tuple(ids[r, s].tolist()), float(gap[r, s]), float(distance[r, s])) for r, s in parting]
+    largest = float(theirs[comparable].abs().max())
+    if not math.isfinite(largest) or not bool(distance[comparable].isfinite().all()):
+        raise Unmeasurable("this model's logits on these prompts are not finite: there is nothing to compare")
+    if not largest:
+        raise Unmeasurable("this model's logits on these prompts are all zero: there is nothing to compare")
     return Comparison(
         tokens=int(comparable.sum()),
         divergences=tuple(found),
         logit_difference=float(distance[comparable].max()),
-        largest_logit=float(theirs[comparable].abs().max()),
+        largest_logit=largest,
         smallest_gap=float(gap[comparable].min()),
     )
 

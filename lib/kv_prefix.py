@@ -11,6 +11,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache
 
 from lib.decoding import decode_step, layer_tensors, prefill
+from lib.unmeasurable import Unmeasurable
 
 
 @dataclass(frozen=True)
@@ -101,4 +102,7 @@ def rounding_bound(config: PretrainedConfig, dtype: torch.dtype) -> float:
 
 
 def _relative(a: Tensor, b: Tensor) -> float:
-    return float((a.double() - b.double()).norm() / b.double().norm())
+    distance, size = float((a.double() - b.double()).norm()), float(b.double().norm())
+    if not math.isfinite(distance + size):
+        raise Unmeasurable("this model's keys and values are not finite: there is nothing to compare")
+    return distance / size if size else (math.inf if distance else 0.0)

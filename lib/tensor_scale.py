@@ -14,6 +14,7 @@ from torch import Tensor
 from lib.quantization.absmax import largest_code
 from lib.quantization.errors import Fidelity, fidelity, pieces, scheme_error
 from lib.quantization.schemes import SCHEMES, Scheme
+from lib.unmeasurable import Unmeasurable
 from lib.weight_stats import WeightSummary, level_histogram, levels_holding, summarize
 
 
@@ -57,12 +58,15 @@ def errors_without_largest(scheme: Scheme, weights: Tensor, counts: Sequence[int
     """||W - Ŵ|| / ||W|| when the `count` weights of largest magnitude are kept exactly and only the rest is quantized.
 
     One error per count, counts ascending from 0 or more. The rest gets scales of its own: this is what the scheme would
-    do had those weights never been there. weights: (rows, columns), left unchanged. Raises ValueError.
+    do had those weights never been there. weights: (rows, columns), left unchanged. Raises
+    ValueError, and Unmeasurable for a matrix of zeros.
     """
     if sorted(counts) != list(counts) or counts[0] < 0:
         raise ValueError(f"counts must ascend from 0 or more, got {list(counts)}")
     rest = weights.detach().clone()
     norm = float(torch.linalg.vector_norm(rest))
+    if not norm:
+        raise Unmeasurable("a matrix of zeros has no relative error")
     largest = largest_positions(rest, counts[-1])
     errors = []
     for count in counts:
@@ -91,9 +95,9 @@ def largest_taken_out(weights: Tensor) -> list[float]:
 def closed_gap(errors: Sequence[float], target: float) -> list[float]:
     """How far each error has come from the first one towards a target: 0 not at all, 1 reached, above 1 passed.
 
-    Raises ValueError when the first error is not above the target: there is no gap.
+    Raises Unmeasurable when the first error is not above the target: there is no gap.
     """
     gap = errors[0] - target
     if gap <= 0 or not math.isfinite(gap):
-        raise ValueError(f"no gap from {errors[0]} down to {target}")
+        raise Unmeasurable(f"no gap from {errors[0]} down to {target}")
     return [(errors[0] - error) / gap for error in errors]

@@ -85,10 +85,10 @@ def distinct_per_block(weights: Tensor, block: int = 32) -> float:
     """Mean number of different values among `block` consecutive weights of a row (rows, columns).
 
     Weights that were never quantized give nearly `block`; 4- and 5-bit block formats leave at most 16 and 32, in
-    practice some 13 and 18 of 32. Row ends shorter than a block are left out; ValueError if that leaves nothing.
+    practice some 13 and 18 of 32. Row ends shorter than a block are left out; Unmeasurable if that leaves nothing.
     """
     whole = weights[:, : weights.shape[1] // block * block].reshape(-1, block)
     if not len(whole):
-        raise ValueError(f"{weights.shape[1]} columns are shorter than a block of {block}")
+        raise Unmeasurable(f"{weights.shape[1]} columns are shorter than a block of {block}")
     ordered = whole.sort(dim=1).values
     return 1 + float(torch.count_nonzero(ordered[:, 1:] != ordered[:, :-1])) / ordered.shape[0]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from lib.distillation.temperature import log_soften, soften
+from lib.unmeasurable import Unmeasurable
 
 Loss = Callable[[Tensor], Tensor]
 
@@ -93,10 +94,10 @@ def label_noise(teacher: Tensor) -> Tensor:
 
 
 def gradient_share(gradient: Tensor, tokens: Sequence[int] | Tensor) -> float:
-    """Part of a gradient's absolute sum (V,) that falls on some tokens; ValueError where the gradient is zero."""
+    """Part of a gradient's absolute sum (V,) that falls on some tokens; Unmeasurable where the gradient is zero."""
     total = float(gradient.abs().sum())
     if total == 0:
-        raise ValueError("a gradient of zero has no shares")
+        raise Unmeasurable("a gradient of zero has no shares")
     return float(gradient[torch.as_tensor(tokens)].abs().sum()) / total
 
 

@@ -17,6 +17,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+from lib.unmeasurable import Unmeasurable
+
 Student = tuple[Tensor, ...]
 Evaluate = Callable[[Student], Tensor]  # (S, M) nats: held-out losses, each counting alike within a student
 
@@ -50,7 +52,10 @@ class Lessons:
             raise ValueError(f"lessons are (students, at least one), got {tuple(self.rows.shape)} {self.true.shape}")
         if len(self.teacher) not in {1, len(self.rows)} or self.teacher.shape[1] != len(self.inputs):
             raise ValueError(f"a teacher of {tuple(self.teacher.shape)} cannot judge {len(self.inputs)} situations")
-        if not bool((self.teacher.exp().sum(-1) > 0.5).all()):  # an empty row sums to 0, one with a NaN to NaN
+        sums = self.teacher.exp().sum(-1)
+        if bool(sums.isnan().any()):
+            raise Unmeasurable("the teacher's chances are no numbers: some situation is without a distribution")
+        if not bool((sums > 0.5).all()):  # an empty row sums to 0
             raise ValueError("the teacher leaves some situation without a distribution")
 
     def told(self, picks: Tensor) -> Tensor:

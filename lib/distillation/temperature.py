@@ -19,6 +19,8 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
+from lib.unmeasurable import Unmeasurable
+
 # Below and above, float64 cannot tell the distribution from its limits for logits of any usual size.
 COLDEST, HOTTEST = 1e-9, 1e9
 
@@ -30,14 +32,14 @@ def log_soften(logits: Tensor, temperature: float) -> Tensor:
     """log softmax(logits / T) over the last dimension, float64 in nats; logits (..., V), -inf for a forbidden token.
 
     Log probabilities serve as logits. Raises ValueError on a temperature that is not positive and finite (at zero the
-    limit is a hard label, no softmax) and on rows without a finite largest logit.
+    limit is a hard label, no softmax), Unmeasurable on rows without a finite largest logit.
     """
     if not 0 < temperature < math.inf:
         raise ValueError(f"a temperature is positive and finite, got {temperature}; its limit at 0 is the hard label")
     precise = logits.double()
     highest = precise.amax(-1, keepdim=True)
     if not highest.isfinite().all():
-        raise ValueError("every row of logits needs a finite largest value")
+        raise Unmeasurable("a row of logits has no finite largest value: there is nothing to soften")
     return torch.log_softmax((precise - highest) / temperature, -1)
 
 

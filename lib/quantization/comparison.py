@@ -9,6 +9,7 @@ from lib.intervals import Estimate
 from lib.quantization.errors import ErrorTable
 from lib.quantization.schemes import SCHEMES
 from lib.resampling import Statistic, log_share, mean_difference, paired_interval, relative_drop
+from lib.unmeasurable import Unmeasurable
 
 
 def paired(table: ErrorTable, statistic: Statistic, *schemes: str, matrices: Iterable[str] | None = None) -> Estimate:
@@ -49,8 +50,11 @@ def out_of_order(table: ErrorTable, ladder: Iterable[str]) -> int:
 def ladder_summary(table: ErrorTable, rows: int, columns: int) -> dict[str, dict[str, float]]:
     """Mean and worst error and bits per weight (of a matrix of this shape) by scheme, and what a scale per row does.
 
-    Needs the schemes "int4-tensor", "int4-row" and "int8-row" in the table.
+    Needs the schemes "int4-tensor", "int4-row" and "int8-row" in the table. Raises Unmeasurable for a matrix without
+    error, as one of zeros is.
     """
+    if not all(table.column("int4-row")):
+        raise Unmeasurable("a matrix of this model loses nothing to int4-row, as one of zeros does: no ratio of errors")
     ratios = [a / b for a, b in zip(table.column("int4-tensor"), table.column("int4-row"), strict=True)]
     worst = table.worst("int4-tensor")[1] / table.worst("int4-row")[1]
     return {

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lib.parallel import map_on_cores
 from lib.quantization.schemes import Quantized, Scheme
+from lib.unmeasurable import Unmeasurable
 
 Known = Mapping[Scheme, Mapping[str, float]]
 """Scheme → matrix → relative error."""
@@ -91,7 +92,7 @@ def scheme_error(scheme: Scheme, weights: Tensor) -> float:
         rebuilt = scheme.dequantize(quantized)
         lost += _energy(rebuilt.sub_(groups))
         kept += _energy(groups)
-    return math.sqrt(lost / kept) if kept else 0.0
+    return _share(lost, kept)
 
 
 def rebuild(scheme: Scheme, weights: Tensor, out: Tensor) -> float:
@@ -107,11 +108,11 @@ def rebuild(scheme: Scheme, weights: Tensor, out: Tensor) -> float:
         start += len(groups)
         lost += _energy(rebuilt.sub_(groups))
         kept += _energy(groups)
-    return math.sqrt(lost / kept) if kept else 0.0
+    return _share(lost, kept)
 
 
 def fidelity(scheme: Scheme, weights: Tensor) -> Fidelity:
-    """Error, size, direction and zeros of a scheme's reconstruction. Raises ValueError for a matrix of zeros."""
+    """Error, size, direction and zeros of a scheme's reconstruction. Raises Unmeasurable for a matrix of zeros."""
     lost = norm = rebuilt_norm = inner = 0.0
     zeros = weights.numel()
     for groups, quantized in pieces(scheme, weights):
@@ -122,9 +123,9 @@ def fidelity(scheme: Scheme, weights: Tensor) -> Fidelity:
         zeros -= int(torch.count_nonzero(rebuilt))
         lost += _energy(rebuilt.sub_(groups))
     if norm == 0:
-        raise ValueError("a matrix of zeros has no direction")
+        raise Unmeasurable("a matrix of zeros has no direction")
     cosine = inner / math.sqrt(norm * rebuilt_norm) if rebuilt_norm else 0.0
-    return Fidelity(math.sqrt(lost / norm), math.sqrt(rebuilt_norm / norm), cosine, zeros / weights.numel())
+    return Fidelity(_share(lost, norm), math.sqrt(rebuilt_norm / norm), cosine, zeros / weights.numel())
 
 
 def error_of(norm_ratio: float, cosine: float) -> float:
@@ -148,6 +149,13 @@ def pieces(scheme: Scheme, weights: Tensor) -> Iterator[tuple[Tensor, Quantized]
     shared = scheme.shared_scale(groups)
     for piece in torch.split(groups, max(1, _PIECE // groups.shape[1])):
         yield piece, scheme.quantize_groups(piece, shared)
+
+
+def _share(lost: float, kept: float) -> float:
+    """The relative error of two sums of squares. Raises Unmeasurable where one is beyond its format."""
+    if not math.isfinite(lost + kept):
+        raise Unmeasurable("a matrix's weights are too large: their squares, or the scales as stored, are not finite")
+    return math.sqrt(lost / kept) if kept else 0.0
 
 
 def _energy(values: Tensor) -> float:

@@ -28,6 +28,7 @@ from lib.quantization.recovery import (
 )
 from lib.quantization.schemes import Scheme
 from lib.resampling import paired_interval, relative_drop
+from lib.unmeasurable import Unmeasurable
 from lib.weight_stats import projection_weights
 
 FIRST, REST = slice(None, 1), slice(1, None)
@@ -53,19 +54,27 @@ class Dependence:
         return [name for name in both if not wanted or name.endswith(wanted)]
 
     def drop(self, plain: str, technique: str, kinds: Iterable[str] = ()) -> Estimate:
-        """By which share the mean error of the median token falls from the plain way to the technique; over layers."""
+        """By which share the mean error of the median token falls from the plain way to the technique; over layers.
+
+        Raises Unmeasurable for a layer without error.
+        """
         layers = self.layers(technique, kinds)
-        return paired_interval([_errors(self.present, layers, name) for name in (plain, technique)], relative_drop)
+        before, after = (_errors(self.present, layers, name) for name in (plain, technique))
+        if not all(before):
+            raise Unmeasurable(
+                "a layer of this model loses nothing to rounding, as one of zeros does: nothing to regain"
+            )
+        return paired_interval([before, after], relative_drop)
 
     def gain_left(self, plain: str, technique: str, kinds: Iterable[str] = ()) -> Estimate:
         """What is left of the gain without the outliers, as a share: 0 all gone, 1 as before. Over layers.
 
         The gain is the mean logarithm of the plain error over the technique's. Raises ValueError where these layers
-        cannot tell it from none.
+        cannot tell it from none, Unmeasurable for a layer without error.
         """
         layers = self.layers(technique, kinds)
         gains = [
-            [[log(table[n][plain].token_error / table[n][technique].token_error)] for n in layers]
+            [[_log_ratio(table[n][plain].token_error, table[n][technique].token_error)] for n in layers]
             for table in (self.present, self.absent)
         ]
         if not cluster_mean(gains[0]).low > 0:
@@ -120,3 +129,9 @@ def _one_layer(work: tuple[Tensor, InputStatistics, Tensor, Tensor, Scheme]) -> 
 
 def _errors(table: Table, layers: Iterable[str], technique: str) -> list[float]:
     return [table[layer][technique].token_error for layer in layers]
+
+
+def _log_ratio(before: float, after: float) -> float:
+    if not before or not after:
+        raise Unmeasurable("a layer of this model is rebuilt without any error: no ratio of errors")
+    return log(before / after)

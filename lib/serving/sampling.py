@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lib.serving.requests import Sampling
+from lib.unmeasurable import Unmeasurable
 
 
 class Chooser:
@@ -51,10 +52,10 @@ def _one(chooser: Chooser, logits: Tensor, highest: int) -> int | None:
 
 
 def choice(scores: Tensor) -> int:
-    """The id of the highest score, the lowest id among equals. Raises ValueError unless it is a finite number."""
+    """The id of the highest score, the lowest id among equals. Raises Unmeasurable unless it is a finite number."""
     best = int(scores.argmax())
     if not scores[best].isfinite():  # argmax takes NaN for the largest
-        raise ValueError("logits that are not numbers (NaN or infinite)")
+        raise Unmeasurable("logits that are not numbers (NaN or infinite)")
     return best
 
 

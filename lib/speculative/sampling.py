@@ -21,6 +21,7 @@ from torch import Tensor
 from lib.greedy_compare import top2_gap
 from lib.serving.requests import Sampling
 from lib.serving.sampling import Chooser, choice, choose, filtered
+from lib.unmeasurable import Unmeasurable
 
 NOT_NUMBERS = "logits that are not numbers (NaN or infinite)"
 
@@ -97,11 +98,11 @@ class Greedy:
     """The highest logit wins, the lowest id among equals; a drafted token is kept if the target would choose it."""
 
     def draw(self, logits: Tensor) -> tuple[int, Tensor | None]:
-        """The draft's own best. Raises ValueError for logits that are not numbers."""
+        """The draft's own best. Raises Unmeasurable for logits that are not numbers."""
         return _best(logits[None])[0], None
 
     def judge(self, proposal: Proposal, logits: Tensor) -> Verdict:
-        """Keep what the target would have chosen. Raises ValueError for logits that are not numbers."""
+        """Keep what the target would have chosen. Raises Unmeasurable for logits that are not numbers."""
         best = _best(logits)
         pairs = zip(proposal.tokens, best, strict=False)
         accepted = next((i for i, (drafted, own) in enumerate(pairs) if drafted != own), len(proposal.tokens))
@@ -147,13 +148,13 @@ def distribution(logits: Tensor, sampling: Sampling | None) -> Tensor:
     """What a token is drawn from: (vocab,) logits → (vocab,) float64 chances on the CPU, filters and all.
 
     sampling None is greedy: all on the highest logit, the lowest id among equals. A small temperature comes near that,
-    but shares the chance among equals. Raises ValueError for logits that are not numbers.
+    but shares the chance among equals. Raises Unmeasurable for logits that are not numbers.
     """
     if sampling is None:
         return certain(_best(logits[None])[0], len(logits))
     chances = filtered(logits.cpu().double() / sampling.temperature, sampling.top_k, sampling.top_p).softmax(0)
     if not chances.isfinite().all():
-        raise ValueError(NOT_NUMBERS)
+        raise Unmeasurable(NOT_NUMBERS)
     return chances
 
 
@@ -190,10 +191,10 @@ def overlap(target: Tensor, drafted: Tensor) -> float:
 
 
 def _best(logits: Tensor) -> list[int]:
-    """(n, vocab) → the n best ids. Raises ValueError where a row's are not numbers."""
+    """(n, vocab) → the n best ids. Raises Unmeasurable where a row's are not numbers."""
     found: list[int] = [token for token in choose([Chooser(None)] * len(logits), logits) if token is not None]
     if len(found) < len(logits):
-        raise ValueError(NOT_NUMBERS)
+        raise Unmeasurable(NOT_NUMBERS)
     return found
 
 
