@@ -13,16 +13,14 @@ from typing import Any
 import pytest
 
 from reports.claim import Claim
-from reports.control_table import Row, bare_row, why_undecided
 from reports.controls import MARKER, NO_RECORD, Control, controls_of, misprinted, planted
 from reports.ledger import GIVEN, Statement
-from reports.pytest_terms import last_line, skip_reason
 from reports.sensitivity import smallest_change
 from reports.verdict import Outcome
 
 ARGUMENT = "planted"  # the parameter that tells one run of a test from the next
 SOUND = "as it is"
-SOUND_OUTCOMES = pytest.StashKey[dict[str, str]]()  # of this process's claims as they are, by id
+Row = dict[str, Any]
 
 
 def parametrize(metafunc: pytest.Metafunc, with_slow: bool) -> None:
@@ -69,11 +67,8 @@ def faults_of(item: pytest.Item) -> Iterator[None]:
         yield
 
 
-def row_of(item: pytest.Item, claim: Claim, record: Mapping[str, Any], source: str) -> Row:
-    """What this item says about its control; of the claim as it is, how small a change each figure would see.
-
-    source: the digest of the code that measured, as the claim's own record has it.
-    """
+def row_of(item: pytest.Item, claim: Claim, record: Mapping[str, Any]) -> Row:
+    """What this item says about its control; of the claim as it is, how small a change each figure would see."""
     given = control_in(item)
     row = {
         "id": record["id"],
@@ -81,20 +76,8 @@ def row_of(item: pytest.Item, claim: Claim, record: Mapping[str, Any], source: s
         "verdict": record["verdict"],
         "reason": record["reason"],
     }
-    row |= {"on_record": record["on_record"], "outcome": record["outcome"], "source": source}
-    row["model"] = record["model"] and {key: record["model"].get(key) for key in ("slug", "dtype", "digest")}
+    row |= {"on_record": record["on_record"], "outcome": record["outcome"]}
     return row | ({"smallest_change": _smallest_changes(claim)} if given is None else {"seen": was_seen(row)})
-
-
-def row_without_verdict(item: pytest.Item, statement_id: str, report: pytest.TestReport) -> Row | None:
-    """The row of an item that was skipped or failed before anything could be decided; None for a phase that went by."""
-    if report.when == "teardown" or not (report.skipped or report.failed):
-        return None
-    given = control_in(item)
-    outcome, reason = (
-        (Outcome.ERROR, last_line(report)) if report.failed else (Outcome.NOT_MEASURED, skip_reason(report))
-    )
-    return bare_row(statement_id, None if given is None else given.what, outcome, reason)
 
 
 def was_seen(row: Mapping[str, Any]) -> bool | None:
@@ -104,21 +87,14 @@ def was_seen(row: Mapping[str, Any]) -> bool | None:
     return False if row["outcome"] == Outcome.AS_RECORDED else None
 
 
-def raise_control_outcome(config: pytest.Config, row: Mapping[str, Any]) -> None:
-    """Say it in pytest's terms: a fault that nobody noticed fails, so does a claim red without one; the open skips."""
-    sound = config.stash.setdefault(SOUND_OUTCOMES, {})
-    if row["control"] is None:
-        sound[row["id"]] = row["outcome"]
+def raise_control_outcome(row: Mapping[str, Any]) -> None:
+    """Say it in pytest's terms: a fault that nobody noticed fails, an open question skips."""
     if row["outcome"] == Outcome.NEW:
         pytest.skip(f"{row['verdict']}, and {NO_RECORD}")
     if row["control"] is None:
-        if row["outcome"] == Outcome.CHANGED:
-            pytest.fail(f"{row['id']} without any fault: {row['verdict']}. {row['reason']}", pytrace=False)
         if row["outcome"] != Outcome.AS_RECORDED:
             pytest.skip(f"as it is: {row['outcome']}, {row['verdict']}. {row['reason']}")
         return
-    if why := row["id"] in sound and why_undecided(sound[row["id"]]):
-        pytest.skip(f"undecided: {why}")
     if row["seen"] is None:
         pytest.skip(f"{row['outcome']} under the fault, {row['verdict']}: {row['reason']}")
     if not row["seen"]:

@@ -11,6 +11,7 @@ import pytest
 from reports.benchmark_run import BenchmarkRun, OtherRun, asked_for, prepare
 from reports.claim import Claim
 from reports.control_run import (
+    Row,
     as_printed,
     deselect_others,
     faults_of,
@@ -18,9 +19,7 @@ from reports.control_run import (
     parametrize,
     raise_control_outcome,
     row_of,
-    row_without_verdict,
 )
-from reports.control_table import Row
 from reports.evidence import EvidenceInUse
 from reports.ledger import LedgerError
 from reports.pytest_terms import raise_outcome
@@ -161,9 +160,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         return
     record = item.stash[SETTLED] = item.config.stash[RUN].settle(claim_of_item)
     if is_control(item):
-        source = item.config.stash[RUN].source_of(item)
-        row = item.stash[CONTROL] = row_of(item, claim_of_item, record, source)
-        raise_control_outcome(item.config, row)
+        row = item.stash[CONTROL] = row_of(item, claim_of_item, record)
+        raise_control_outcome(row)
     else:
         raise_outcome(record)
 
@@ -173,11 +171,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     run = item.config.stash.get(RUN, None)
     if is_control(item):
-        statement = run.statement_of(item) if run else None
-        row = item.stash.get(CONTROL, None) if report.when == "call" else None
-        if row is None and statement is not None:
-            row = row_without_verdict(item, statement.id, report)
-        report.control = row  # type: ignore[attr-defined]
+        report.control = item.stash.get(CONTROL, None) if report.when == "call" else None  # type: ignore[attr-defined]
     elif run is not None:
         report.claim = run.record_of(item, report, item.stash.get(SETTLED, None))  # type: ignore[attr-defined]
     return report

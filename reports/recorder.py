@@ -29,13 +29,11 @@ class Recorder:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if session.items:  # under xdist the controller has none: its workers tell it
-            self._plan([item.nodeid for item in session.items])
             with self._kept():
                 self.run.collect(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        self._plan(ids)
         with self._kept():
             self.run.collect(ids, node.gateway.id)
 
@@ -55,19 +53,12 @@ class Recorder:
         finally:
             self._keep(report)
 
-    def _plan(self, nodeids: list[str]) -> None:
-        if self.config.getoption("--controls"):
-            self.run.controls.plan(nodeids)
-
     def _keep(self, report: pytest.TestReport) -> None:
         record = getattr(report, "claim", None)
         with self._or_stop():
             if getattr(report, "control", None):
-                self.run.controls.add(report.nodeid, report.control)
+                self.run.controls.append(report.control)
                 self.run.store_controls()
-            elif self.run.controls.planned:
-                if report.failed:
-                    self.run.add_crashed_control(report.nodeid, str(report.longrepr))
             elif record:
                 self.run.add(record, worker_of(report))
             elif report.failed:
@@ -93,7 +84,7 @@ class Recorder:
         self.run.evidence.close()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for line, markup in control_lines(self.run.controls.rows):
+        for line, markup in control_lines(self.run.controls):
             terminalreporter.write_line(line, **markup)
         if not self.run.begun:
             return

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from reports.claim import Claim, missing_needs
-from reports.control_table import ControlTable
 from reports.evidence import EvidenceFolder
 from reports.ledger import Ledger, Statement, load_ledger
 from reports.machine import machine_facts
@@ -44,7 +43,7 @@ class ClaimsRun:
         self.collections: dict[str, frozenset[str]] = {}  # by worker; "" is this process
         self.workers: dict[str, dict[str, Any]] = {}  # what each worker said of itself
         self._machines: dict[str, str] = {}  # by worker, from its records
-        self.controls = ControlTable()
+        self.controls: list[dict[str, Any]] = []
         self.started = datetime.now(UTC)
         self._clock_start = time.monotonic()
         self.begun = False
@@ -176,32 +175,18 @@ class ClaimsRun:
 
     def unreached(self) -> list[str]:
         """Claims that were to be tested and have no record."""
-        return [i for i in self.collected if i not in self.records]
+        return [] if self.controls else [i for i in self.collected if i not in self.records]
 
     def parting_line(self) -> str:
         """How far a run got that did not get through; empty for any other."""
-        if self.controls.planned:
-            return self.controls.parting_line()
         missing = len(self.unreached())
         ended = len(self.collected) - missing
         return f"not finished: {ended} of {len(self.collected)} claims ended" if missing and self.begun else ""
 
-    def add_crashed_control(self, nodeid: str, error: str) -> None:
-        """A worker died under a fault: a row that says so."""
-        statement_id = self._statement_id(nodeid.partition("[")[0])
-        if statement_id is not None:
-            self.controls.add_crash(nodeid, statement_id, error)
-
-    def source_of(self, item: pytest.Item) -> str:
-        """The digest of the code that an item measures with."""
-        return self._source_digest(item.path)
-
     def store_controls(self) -> None:
-        """Store what the planted faults did so far, if any were planted, and how many tests there are to be of them."""
-        rows = self.controls.rows
-        if rows:
-            found = {"schema": SCHEMA, "run": self._facts(), "planned": len(self.controls.planned), "controls": rows}
-            self.evidence.write_controls(found)
+        """Store what the planted faults did, if any were planted."""
+        if self.controls:
+            self.evidence.write_controls({"schema": SCHEMA, "run": self._facts(), "controls": self.controls})
 
     def measured_anything(self) -> bool:
         """Whether at least one claim ended in a verdict (an error counts: something ran)."""

@@ -172,7 +172,6 @@ class Claim:
     erratum_id: str = ""
     condition: str = ""
     test: str = ""
-    source: str = ""  # digest of the code that measured it
     seconds: float | None = None
     aspects: tuple[Aspect, ...] = ()
     notes: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reports.render.model import Claim, Fault
-from reports.render.page_model import ModelFacts, Page
+from reports.render.page_model import Page
 from reports.render.reading import finite, mapping, text
 
 SCHEMA = 1
@@ -20,11 +20,9 @@ def with_controls(page: Page, document: object) -> Page:
     rows = document.get("controls") if isinstance(document, Mapping) else None
     if not isinstance(document, Mapping) or not isinstance(rows, Sequence) or document.get("schema") != SCHEMA:
         return replace(page, warnings=(*page.warnings, ("controls", "no rows, or another schema")))
-    current = {claim.id for claim in page.claims}
-    stale = {text(raw.get("id")) for raw in map(mapping, rows) if _is_stale(page, raw)} & current
     faults: dict[str, list[Fault]] = {}
     sees: dict[str, tuple[tuple[str, float], ...]] = {}
-    for raw in (raw for raw in map(mapping, rows) if text(raw.get("id")) not in stale):
+    for raw in map(mapping, rows):
         name = text(raw.get("id"))
         if raw.get("control") is None:
             sees[name] = _sizes(raw.get("smallest_change"))
@@ -34,27 +32,7 @@ def with_controls(page: Page, document: object) -> Page:
     claims = tuple(replace(c, faults=tuple(faults.get(c.id, ())), sees=sees.get(c.id, ())) for c in page.claims)
     missed = [f"{name}: {f.what}" for name, found in faults.items() for f in found if f.seen is False]
     warned = [("faults_missed", "; ".join(missed))] * bool(missed)
-    warned += [("controls_stale", ", ".join(sorted(stale)))] * bool(stale)
-    planned = document.get("planned")
-    if isinstance(planned, int) and planned > len(rows):
-        warned.append(("controls_unfinished", f"{len(rows)} / {planned}"))
     return replace(page, claims=claims, warnings=(*page.warnings, *warned), has_controls=True)
-
-
-def _is_stale(page: Page, row: Mapping[str, object]) -> bool:
-    """Whether a row is of other code or another model than what the page says of its statement, as far as both tell."""
-    found = [claim for claim in page.claims if claim.id == text(row.get("id"))]
-    model, source = mapping(row.get("model")), text(row.get("source"))
-    models = {subject.key: subject.model for subject in page.subjects}
-    same = [c for c in found if not model or _same_model(model, models.get(c.subject))]
-    return bool(found) and not any(not source or not c.source or c.source == source for c in same)
-
-
-def _same_model(told: Mapping[str, object], known: ModelFacts | None) -> bool:
-    if known is None:
-        return True
-    pairs = ((told.get("digest"), known.digest), (told.get("slug"), known.slug), (told.get("dtype"), known.dtype))
-    return all(not one or not other or text(one) == other for one, other in pairs)
 
 
 def controlled(page: Page) -> list[Claim]:

@@ -9,10 +9,6 @@ from lib.intervals import Estimate
 from reports.judge import judge
 from reports.ledger import Figure
 from reports.plants import argument, mistaken, reads, scaled, shifted
-from reports.render.load import load_page
-from reports.render.model import Claim
-from reports.render.page_model import ModelFacts, Page, Subject
-from reports.render.planted import with_controls
 from reports.sensitivity import smallest_change
 from reports.tests.test_plugin import IMPORTS, statement, toys  # noqa: F401
 
@@ -40,7 +36,7 @@ def test_a_fault_that_turns_the_claim_red_is_seen(under, workers):
     result.assert_outcomes(passed=3)
     assert [row.get("seen") for row in rows] == [None, True, True]
     assert [row["control"] for row in rows] == [None, "twice", "x is 11 in the text"]
-    result.stdout.fnmatch_lines(["2 faults planted in 1 claim: 2 seen, 0 missed, 0 undecided"])
+    result.stdout.fnmatch_lines(["2 faults planted in 1 claims: 2 seen, 0 missed, 0 undecided"])
     result.stdout.no_fnmatch_line("NEW *")
 
 
@@ -73,84 +69,8 @@ def test_a_fault_is_gone_after_its_test(under):
 def test_a_target_that_is_not_there_is_an_error(under):
     result, rows = under('@control("typo", "cuont", scaled(2))')
     result.assert_outcomes(passed=1, failed=1)
-    assert (rows[1]["outcome"], rows[1]["seen"]) == ("error", False)
+    assert len(rows) == 1
     result.stdout.fnmatch_lines(["*NoSuchTarget*cuont*"])
-
-
-def test_a_fault_under_a_claim_that_is_red_without_it_is_undecided(under):
-    """The wrong variant holds a fault's verdict against the record alone: a plant that does nothing would be seen."""
-    nothing = '@control("nothing at all", "count", lambda real: real)'
-    result, rows = under(nothing, record='on_record = "refuted"\nstanding = "likely"\nerratum = "x"\nerratum_id = "x"')
-    result.assert_outcomes(failed=1, skipped=1)
-    assert rows[0]["outcome"] == rows[1]["outcome"] == "changed"
-    assert (rows[1]["seen"], rows[1]["undecided"]) == (None, "the claim as it is: changed")
-    result.stdout.fnmatch_lines(["*1 fault planted*0 seen, 0 missed, 1 undecided", "NO FAULT SEEN toys.one: *changed"])
-
-
-def test_a_fault_beside_which_the_claim_itself_was_not_run_is_undecided(under):
-    _, rows = under('@control("twice", "count", scaled(2))', "-k", "twice")
-    assert [(row["seen"], row["undecided"]) for row in rows] == [(None, "the claim as it is was not run beside it")]
-
-
-def test_a_fault_that_stops_the_test_is_a_row_and_missed(under):
-    result, rows = under('@control("gone", "count", lambda real: 1 / 0)')
-    result.assert_outcomes(passed=1, failed=1)
-    assert (rows[1]["outcome"], rows[1]["seen"]) == ("error", False)
-    result.stdout.fnmatch_lines(
-        ["1 fault planted in 1 claim: 0 seen, 1 missed, 0 undecided", "MISSED toys.one: gone (*"]
-    )
-
-
-def test_a_claim_that_is_skipped_has_its_rows_all_the_same(under):
-    count = COUNT + "import pytest\n@pytest.fixture(autouse=True)\ndef closed():\n    pytest.skip('no text here')\n"
-    result, rows = under('@control("twice", "count", scaled(2))', count=count)
-    result.assert_outcomes(skipped=2)
-    assert [(row["outcome"], row["reason"]) for row in rows] == [("not-measured", "no text here")] * 2
-    result.stdout.fnmatch_lines(["*1 undecided", "NO FAULT SEEN toys.one: the claim as it is: not-measured"])
-
-
-def test_a_worker_that_dies_under_a_fault_leaves_a_row(under):
-    dies = "def dies(real):\n    import os\n    return lambda: os._exit(1)\n"
-    result, rows = under('@control("dies", "count", dies)', "-n1", count=COUNT + dies)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert [(row["control"], row.get("seen")) for row in rows] == [(None, None), ("dies", False)]
-
-
-def test_a_run_of_controls_that_stops_says_how_far_it_got(under):
-    faults = '@control("hardly more", "count", scaled(1.01))\n@control("twice", "count", scaled(2))'
-    result, rows = under(faults, "-x")
-    assert len(rows) == 2
-    document = json.loads((under.folder / "controls.json").read_text(encoding="utf-8"))
-    assert document["planned"] == 3
-    assert str(result.stdout).strip().endswith("not finished: 2 of 3 runs under --controls ended")
-
-
-def test_a_page_names_what_was_left_out_of_an_unfinished_table(under, pytester):
-    under('@control("hardly more", "count", scaled(1.01))\n@control("twice", "count", scaled(2))', "-x")
-    pytester.runpytest_inprocess("claims", "-p", "no:cacheprovider").assert_outcomes(passed=1)
-    assert ("controls_unfinished", "2 / 3") in load_page(under.folder).warnings
-
-
-def test_a_page_leaves_out_faults_of_other_code(under, pytester):
-    """The wrong variant believes every table that lies there: the fault would have its mark without having run."""
-    under('@control("twice", "count", scaled(2))')
-    pytester.runpytest_inprocess("claims", "-p", "no:cacheprovider").assert_outcomes(passed=1)
-    assert [fault.what for claim in load_page(under.folder).claims for fault in claim.faults] == ["twice"]
-    module = pytester.path / "claims" / "test_toys.py"
-    module.write_text(module.read_text(encoding="utf-8").replace("scaled(2)", "scaled(1)"), encoding="utf-8")
-    pytester.runpytest_inprocess("claims", "-p", "no:cacheprovider").assert_outcomes(passed=1)
-    found = load_page(under.folder)
-    assert not any(claim.faults for claim in found.claims)
-    assert ("controls_stale", "toys.one") in found.warnings
-
-
-def test_a_page_leaves_out_faults_in_another_model() -> None:
-    claims = (Claim("toys.one", "toys", subject="m", source="code"),)
-    page = Page(claims, (Subject("m", ModelFacts("m", "abc", 1, "float32", "cpu", True, False, "", "m")),))
-    row = {"id": "toys.one", "control": "twice", "seen": True, "source": "code"}
-    for digest, shown in (("abc", 1), ("abd", 0), (None, 1)):
-        table = {"schema": 1, "controls": [row | {"model": {"slug": "m", "dtype": "float32", "digest": digest}}]}
-        assert len(with_controls(page, table).claims[0].faults) == shown
 
 
 def test_a_run_of_controls_leaves_the_claims_records_alone(under, pytester):
