@@ -6,21 +6,22 @@ own records are left alone; what the controls found stands in `controls.json` be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from reports.claim import Claim
-from reports.controls import MARKER, NO_RECORD, Control, controls_of, misprinted, planted
+from reports.control_rows import UNDECIDED, Row, blank_row, ended_row, judged_row, undecided_because
+from reports.control_table import SOUND
+from reports.controls import MARKER, Control, controls_of, misprinted, planted
 from reports.ledger import GIVEN, Statement
 from reports.sensitivity import smallest_change
 from reports.verdict import Outcome
 
 ARGUMENT = "planted"  # the parameter that tells one run of a test from the next
-SOUND = "as it is"
-Row = dict[str, Any]
+SOUND_RUNS = pytest.StashKey[dict[str, Row]]()
 
 
 def parametrize(metafunc: pytest.Metafunc, with_slow: bool) -> None:
@@ -56,6 +57,16 @@ def as_printed(item: pytest.Item, statement: Statement) -> Statement:
     return misprinted(statement, control_in(item))
 
 
+def left_out(items: Iterable[pytest.Item]) -> dict[str, str]:
+    """Claims of which this run plants nothing, by id, and why."""
+    found: dict[str, str] = {}
+    for item in items:
+        mark, none = item.get_closest_marker("claim"), item.get_closest_marker("uncontrolled")
+        if mark is not None and not is_control(item):
+            found[mark.args[0]] = str(none.args[0]) if none else "it has slow faults only, or none"
+    return found
+
+
 @contextmanager
 def faults_of(item: pytest.Item) -> Iterator[None]:
     """The item's fault in place while its test runs."""
@@ -70,35 +81,36 @@ def faults_of(item: pytest.Item) -> Iterator[None]:
 def row_of(item: pytest.Item, claim: Claim, record: Mapping[str, Any]) -> Row:
     """What this item says about its control; of the claim as it is, how small a change each figure would see."""
     given = control_in(item)
-    row = {
-        "id": record["id"],
-        "control": given and given.what,
-        "verdict": record["verdict"],
-        "reason": record["reason"],
-    }
-    row |= {"on_record": record["on_record"], "outcome": record["outcome"]}
-    return row | ({"smallest_change": _smallest_changes(claim)} if given is None else {"seen": was_seen(row)})
+    row = judged_row(record["id"], given, record)
+    return row | ({"smallest_change": _smallest_changes(claim)} if given is None else {})
 
 
-def was_seen(row: Mapping[str, Any]) -> bool | None:
-    """Whether the fault turned the claim red; None where nothing could be decided."""
-    if row["outcome"] == Outcome.CHANGED:
-        return True
-    return False if row["outcome"] == Outcome.AS_RECORDED else None
-
-
-def raise_control_outcome(row: Mapping[str, Any]) -> None:
-    """Say it in pytest's terms: a fault that nobody noticed fails, an open question skips."""
-    if row["outcome"] == Outcome.NEW:
-        pytest.skip(f"{row['verdict']}, and {NO_RECORD}")
+def keep_sound(item: pytest.Item, row: Row) -> None:
+    """Remember how the claim as it is came out in this process: its faults are held against it."""
     if row["control"] is None:
-        if row["outcome"] != Outcome.AS_RECORDED:
-            pytest.skip(f"as it is: {row['outcome']}, {row['verdict']}. {row['reason']}")
-        return
-    if row["seen"] is None:
-        pytest.skip(f"{row['outcome']} under the fault, {row['verdict']}: {row['reason']}")
-    if not row["seen"]:
-        pytest.fail(f"{row['id']}: still {row['verdict']}, as on record, although {row['control']}", pytrace=False)
+        item.config.stash.setdefault(SOUND_RUNS, {})[row["id"]] = row
+
+
+def refuse_without_sound(item: pytest.Item, statement_id: str) -> Row | None:
+    """The row of a fault that cannot be decided, since the claim is not as recorded without it; else None."""
+    given = control_in(item)
+    if given is None:
+        return None
+    sound = item.config.stash.setdefault(SOUND_RUNS, {}).get(statement_id)
+    why = undecided_because(sound)
+    is_new = sound is not None and sound["outcome"] == Outcome.NEW
+    known = {"outcome": Outcome.NEW.value if is_new else UNDECIDED, "reason": why}
+    return blank_row(statement_id, given.what) | known if why else None
+
+
+def report_row(item: pytest.Item, report: pytest.TestReport, row: Row | None, statement_id: str) -> Row | None:
+    """The row that this phase of the item settles; None for one that settles nothing."""
+    given = control_in(item)
+    crashed = report.failed and (row is None or report.when == "teardown")
+    if row is None or crashed:
+        return ended_row(blank_row(statement_id, None if given is None else given.what), report)
+    settles = "setup" if row["reason"].startswith("undecided: ") and given is not None else "call"
+    return row if report.when == settles else None
 
 
 def _smallest_changes(claim: Claim) -> dict[str, float]:

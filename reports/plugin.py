@@ -10,14 +10,16 @@ import pytest
 
 from reports.benchmark_run import BenchmarkRun, OtherRun, asked_for, prepare
 from reports.claim import Claim
+from reports.control_rows import Row, raise_control_outcome
 from reports.control_run import (
-    Row,
     as_printed,
     deselect_others,
     faults_of,
     is_control,
+    keep_sound,
     parametrize,
-    raise_control_outcome,
+    refuse_without_sound,
+    report_row,
     row_of,
 )
 from reports.evidence import EvidenceInUse
@@ -149,6 +151,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     statement = run.statement_of(item) if run else None
     if run and statement:
         run.gate(statement)
+        refused = refuse_without_sound(item, statement.id)
+        if refused is not None:
+            item.stash[CONTROL] = refused
+            pytest.skip(refused["reason"])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -170,8 +176,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     run = item.config.stash.get(RUN, None)
-    if is_control(item):
-        report.control = item.stash.get(CONTROL, None) if report.when == "call" else None  # type: ignore[attr-defined]
+    statement = run.statement_of(item) if run else None
+    if is_control(item) and run is not None and statement is not None:
+        row = report_row(item, report, item.stash.get(CONTROL, None), statement.id)
+        if row is not None:
+            source = run.digests.of_faults(item.path)
+            report.control = row | {"fault_source": source}  # type: ignore[attr-defined]
+            keep_sound(item, row)
     elif run is not None:
         report.claim = run.record_of(item, report, item.stash.get(SETTLED, None))  # type: ignore[attr-defined]
     return report

@@ -16,7 +16,7 @@ from reports.evidence import EvidenceFolder
 from reports.ledger import Ledger, Statement, load_ledger
 from reports.machine import machine_facts
 from reports.pairs import check_controls, check_pairs, tests_of
-from reports.provenance import run_facts, source_digest, threads_in_use
+from reports.provenance import SourceDigests, run_facts, threads_in_use
 from reports.pytest_terms import last_line, skip_reason
 from reports.records import SCHEMA, Record, build_summary, error_record, measured_record, unmeasured_record
 from reports.scaling_out import without_hosts
@@ -43,12 +43,11 @@ class ClaimsRun:
         self.collections: dict[str, frozenset[str]] = {}  # by worker; "" is this process
         self.workers: dict[str, dict[str, Any]] = {}  # what each worker said of itself
         self._machines: dict[str, str] = {}  # by worker, from its records
-        self.controls: list[dict[str, Any]] = []
         self.started = datetime.now(UTC)
         self._clock_start = time.monotonic()
         self.begun = False
         self._has_folder = False  # the records of the run before are gone, and this run's plan lies there
-        self._digests: dict[Path, str] = {}
+        self.digests = SourceDigests(config.rootpath)
 
     @cached_property
     def machine_class(self) -> str:
@@ -87,8 +86,8 @@ class ClaimsRun:
         return record and record | self._measured_by(item, report)
 
     def is_claim(self, nodeid: str) -> bool:
-        """Whether a node id is a claim's."""
-        return self._statement_id(nodeid) is not None
+        """Whether a node id is a claim's, be it as it is or under a fault: those have to share a process."""
+        return self._statement_id(nodeid.partition("[")[0]) is not None
 
     def collect(self, nodeids: Iterable[str], worker: str = "") -> None:
         """Which claims this run is about to test: a reader of its evidence can tell a gap from what was not asked.
@@ -113,7 +112,7 @@ class ClaimsRun:
 
     def own_facts(self) -> dict[str, Any]:
         """What this process measures with: code, versions, machine."""
-        return {key: value for key, value in self._facts().items() if key not in {"command", "started"}}
+        return {key: value for key, value in self.facts().items() if key not in {"command", "started"}}
 
     def refuse_differing(self) -> bool:
         """Whether workers found different claims (then xdist runs none of them): each is an error, not a silence."""
@@ -146,7 +145,7 @@ class ClaimsRun:
 
     def summary(self) -> dict[str, Any]:
         """The summary of what has been recorded so far."""
-        run = self._facts()
+        run = self.facts()
         run["seconds"] = round(time.monotonic() - self._clock_start, 1)
         run["statements"] = self.size
         run["collected"] = self.collected
@@ -175,18 +174,13 @@ class ClaimsRun:
 
     def unreached(self) -> list[str]:
         """Claims that were to be tested and have no record."""
-        return [] if self.controls else [i for i in self.collected if i not in self.records]
+        return [i for i in self.collected if i not in self.records]
 
     def parting_line(self) -> str:
         """How far a run got that did not get through; empty for any other."""
         missing = len(self.unreached())
         ended = len(self.collected) - missing
         return f"not finished: {ended} of {len(self.collected)} claims ended" if missing and self.begun else ""
-
-    def store_controls(self) -> None:
-        """Store what the planted faults did, if any were planted."""
-        if self.controls:
-            self.evidence.write_controls({"schema": SCHEMA, "run": self._facts(), "controls": self.controls})
 
     def measured_anything(self) -> bool:
         """Whether at least one claim ended in a verdict (an error counts: something ran)."""
@@ -204,7 +198,7 @@ class ClaimsRun:
         self._has_folder = True
 
     def _write_plan(self) -> None:
-        self.evidence.write_plan({"schema": SCHEMA, "run": self._facts(), "collected": self.collected})
+        self.evidence.write_plan({"schema": SCHEMA, "run": self.facts(), "collected": self.collected})
 
     def _store_again(self) -> None:
         """The folder has vanished under the run: make it anew, from what the run still knows."""
@@ -213,7 +207,8 @@ class ClaimsRun:
         for record in self.records.values():
             self.evidence.write_record(record)
 
-    def _facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
+        """The run's circumstances: code, versions, machine, command, and when it started."""
         facts = run_facts(self.config.rootpath, ["pytest", *without_hosts(self.config.invocation_params.args)])
         return facts | {"started": self.started.isoformat(timespec="seconds")}
 
@@ -236,15 +231,9 @@ class ClaimsRun:
             "test": f"{self.folder.name}/{item.path.name}::{item.name}",
             "threads": threads_in_use(),
             "machine": self.machine_class,
-            "source": self._source_digest(item.path),
+            "source": self.digests.of_claim(item.path),
+            "fault_source": self.digests.of_faults(item.path),
         }
-
-    def _source_digest(self, module: Path) -> str:
-        if module not in self._digests:
-            rooms = [self.config.rootpath / room for room in ("lib", "fixtures")]
-            instruments = [path for room in rooms for path in room.rglob("*.py") if "tests" not in path.parts]
-            self._digests[module] = source_digest([module, *instruments])
-        return self._digests[module]
 
     def _model(self) -> Mapping[str, Any] | None:
         models = [r["model"] for r in self.records.values() if r.get("model")]

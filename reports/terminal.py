@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from reports.control_rows import CRASHED, NOT_RUN
 from reports.controls import NO_RECORD
 from reports.render import sentences
 from reports.render.model import STANDINGS, Claim
@@ -23,6 +25,7 @@ YELLOW: Markup = {"yellow": True}
 CYAN: Markup = {"cyan": True}
 BOLD: Markup = {"bold": True}
 PLAIN: Markup = {}
+NO_NAMES: Mapping[str, str] = {}
 NARROWEST = 20  # below this a terminal width is not one (0 in some pipes)
 MOST_REASONS = 8  # why claims were not measured, the commonest first
 
@@ -49,7 +52,9 @@ def summary_lines(summary: Mapping[str, object], width: int | None) -> list[Line
     return [(inert(_cut(line, width)), dict(markup)) for line, markup in lines]
 
 
-def control_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+def control_lines(
+    rows: Sequence[Mapping[str, Any]], unfinished: str = "", left_out: Mapping[str, str] = NO_NAMES
+) -> Iterator[Line]:
     """How many planted faults were seen, and each one that was not; nothing where none were planted.
 
     A claim with nothing on record cannot turn red: it is named too, or its author would only read "undecided".
@@ -57,14 +62,35 @@ def control_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     planted = [row for row in rows if row["control"] is not None]
     if not planted:
         return
-    missed = [row for row in planted if row["seen"] is False]
+    missed, idle = [r for r in planted if r["seen"] is False], [r for r in planted if r["outcome"] == NOT_RUN]
     seen, claims = sum(row["seen"] is True for row in planted), len({row["id"] for row in planted})
     told = f"{len(planted)} faults planted in {claims} claims: {seen} seen, {len(missed)} missed"
-    yield told + f", {len(planted) - seen - len(missed)} undecided", RED if missed else BOLD
+    told += f", {len(planted) - seen - len(missed) - len(idle)} undecided" + f", {len(idle)} not run" * bool(idle)
+    yield told + f" ({unfinished})" * bool(unfinished), RED if missed or unfinished else BOLD
     for row in missed:
-        yield f"MISSED {row['id']}: {row['control']}", RED
-    for claim_id in dict.fromkeys(row["id"] for row in planted if row["outcome"] == Outcome.NEW):
+        yield f"MISSED {row['id']}: {row['control']}" + f" ({row['reason']})" * (row["outcome"] == CRASHED), RED
+    for row in idle:
+        yield f"NOT RUN {row['id']}: {row['control']} ({row['reason']})", YELLOW
+    yield from _undecided([row for row in planted if row["seen"] is None and row["outcome"] != NOT_RUN])
+    for claim_id, why in left_out.items():
+        yield f"NONE PLANTED {claim_id}: {why}", YELLOW
+    yield _sighted(rows, left_out)
+
+
+def _sighted(rows: Sequence[Mapping[str, Any]], left_out: Mapping[str, str]) -> Line:
+    """In how many statements a fault was seen, and which are the others."""
+    sighted = {row["id"] for row in rows if row.get("seen")}
+    blind = sorted({*left_out, *(row["id"] for row in rows)} - sighted)
+    tail = f"; none in {', '.join(blind)}" if blind else ""
+    return f"at least one fault was seen in {len(sighted)} of {len(sighted) + len(blind)} statements{tail}", BOLD
+
+
+def _undecided(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    for claim_id in dict.fromkeys(row["id"] for row in rows if row["outcome"] == Outcome.NEW):
         yield f"NEW {claim_id}: {NO_RECORD}", CYAN
+    others = Counter((row["id"], row["reason"]) for row in rows if row["outcome"] != Outcome.NEW)
+    for (claim_id, reason), count in others.items():
+        yield f"UNDECIDED {claim_id}: {count} faults, {reason}", YELLOW
 
 
 def _cut(line: str, width: int | None) -> str:

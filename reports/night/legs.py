@@ -23,7 +23,7 @@ _TESTS = {
 # What a leg may run besides: what pytest's exit codes mean there, where it is something else.
 _LATER: dict[str, dict[int, str]] = {
     "benchmarks": {},
-    "controls": {1: "a planted fault was not noticed"},
+    "controls": {1: "a planted fault was not noticed, or a claim was red without one"},
 }
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 

@@ -143,11 +143,13 @@ class Fault:
 
     what: str
     seen: bool | None
+    stale: bool = False  # planted in other code, or on another model, than the page's verdict is of
+    why: str = ""  # it crashed, was not run, or could not be decided
 
     @property
     def symbol(self) -> str:
         """How its line begins."""
-        return {True: "✓", False: "✗", None: "?"}[self.seen]
+        return "–" if self.stale else {True: "✓", False: "✗", None: "?"}[self.seen]
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ class Claim:
     erratum_id: str = ""
     condition: str = ""
     test: str = ""
+    fault_source: str = ""  # digest of the code that plants its faults and judges them
     seconds: float | None = None
     aspects: tuple[Aspect, ...] = ()
     notes: tuple[str, ...] = ()

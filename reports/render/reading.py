@@ -21,7 +21,19 @@ _UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ue000-\ue003]"
 )
 MAX_TEXT = 20_000  # characters: the longest text of a whole run has some 1,500 (an erratum), a traceback some 10,000
-_TEXT_FIELDS = ("says", "says_id", "where", "warrant", "reason", "error", "erratum", "erratum_id", "condition", "test")
+_TEXT_FIELDS = (
+    "says",
+    "says_id",
+    "where",
+    "warrant",
+    "reason",
+    "error",
+    "erratum",
+    "erratum_id",
+    "condition",
+    "test",
+    "fault_source",
+)
 T = TypeVar("T")
 
 

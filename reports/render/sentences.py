@@ -17,7 +17,7 @@ _WEIGHTS = {"model", "shape", "trained", "chapter"}
 
 def faults(claim: Claim, w: Words) -> list[str]:
     """The faults planted in a claim, each after the mark that says whether it was seen."""
-    return [f"{fault.symbol} {fault.what}" for fault in claim.faults]
+    return [f"{fault.symbol} {fault.what}" + f" ({fault.why})" * bool(fault.why) for fault in claim.faults]
 
 
 def sees(claim: Claim, w: Words) -> list[str]:
@@ -37,8 +37,8 @@ def share(size: float, w: Words) -> str:
 
 def controls_told(page: Page, w: Words) -> str:
     """How many faults were planted and seen."""
-    found = [claim for row in page.rows for claim in [row.lead] if claim.faults]
-    planted = [fault for claim in found for fault in claim.faults]
+    found = [claim for row in page.rows for claim in [row.lead] if any(not f.stale for f in claim.faults)]
+    planted = [fault for claim in found for fault in claim.faults if not fault.stale]
     seen, missed = (sum(fault.seen is answer for fault in planted) for answer in (True, False))
     counts = {"planted": len(planted), "claims": len(found), "seen": seen, "missed": missed}
     return w("ui.controls_told", **counts, undecided=len(planted) - seen - missed, total=len(page.rows))

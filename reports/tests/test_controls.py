@@ -69,8 +69,8 @@ def test_a_fault_is_gone_after_its_test(under):
 def test_a_target_that_is_not_there_is_an_error(under):
     result, rows = under('@control("typo", "cuont", scaled(2))')
     result.assert_outcomes(passed=1, failed=1)
-    assert len(rows) == 1
-    result.stdout.fnmatch_lines(["*NoSuchTarget*cuont*"])
+    assert rows[1]["seen"] is False and rows[1]["outcome"] == "crashed"
+    result.stdout.fnmatch_lines(["MISSED toys.one: typo (crashed: *NoSuchTarget*cuont*"])
 
 
 def test_a_run_of_controls_leaves_the_claims_records_alone(under, pytester):
