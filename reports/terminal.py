@@ -64,7 +64,7 @@ def control_lines(
         return
     missed, idle = [r for r in planted if r["seen"] is False], [r for r in planted if r["outcome"] == NOT_RUN]
     seen, claims = sum(row["seen"] is True for row in planted), len({row["id"] for row in planted})
-    told = f"{len(planted)} faults planted in {claims} claims: {seen} seen, {len(missed)} missed"
+    told = f"{_number(len(planted), 'fault')} planted in {_number(claims, 'claim')}: {seen} seen, {len(missed)} missed"
     told += f", {len(planted) - seen - len(missed) - len(idle)} undecided" + f", {len(idle)} not run" * bool(idle)
     yield told + f" ({unfinished})" * bool(unfinished), RED if missed or unfinished else BOLD
     for row in missed:
@@ -75,6 +75,10 @@ def control_lines(
     for claim_id, why in left_out.items():
         yield f"NONE PLANTED {claim_id}: {why}", YELLOW
     yield _sighted(rows, left_out)
+
+
+def _number(count: int, thing: str) -> str:
+    return f"{count} {thing}" + "s" * (count != 1)
 
 
 def _sighted(rows: Sequence[Mapping[str, Any]], left_out: Mapping[str, str]) -> Line:
@@ -90,7 +94,7 @@ def _undecided(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
         yield f"NEW {claim_id}: {NO_RECORD}", CYAN
     others = Counter((row["id"], row["reason"]) for row in rows if row["outcome"] != Outcome.NEW)
     for (claim_id, reason), count in others.items():
-        yield f"UNDECIDED {claim_id}: {count} faults, {reason}", YELLOW
+        yield f"UNDECIDED {claim_id}: {_number(count, 'fault')}, {reason}", YELLOW
 
 
 def _cut(line: str, width: int | None) -> str:

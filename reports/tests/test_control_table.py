@@ -32,7 +32,7 @@ def test_a_fault_that_does_nothing_is_not_seen_where_the_claim_is_not_as_recorde
     result, rows = under(NOTHING, *workers, count=f"def count():\n    {count}\n")
     assert [row["outcome"] for row in rows] == [outcome, "undecided"] and result.ret == code
     assert rows[1]["seen"] is None and rows[1]["reason"].startswith("undecided: as it is, the claim is ")
-    result.stdout.fnmatch_lines(["1 faults planted in 1 claims: 0 seen, 0 missed, 1 undecided"])
+    result.stdout.fnmatch_lines(["1 fault planted in 1 claim: 0 seen, 0 missed, 1 undecided"])
     result.stdout.fnmatch_lines(["UNDECIDED toys.one: 1 faults, undecided: as it is*", "*none in toys.one"])
 
 
@@ -46,7 +46,7 @@ def test_a_fault_that_crashes_is_missed_and_one_that_skips_is_not_run(under):  #
     result, rows = under(faults, count=COUNT + CRASH + SKIP)
     assert [(row["outcome"], row["seen"]) for row in rows[1:]] == [("crashed", False), ("not run", None)]
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["2 faults planted in 1 claims: 0 seen, 1 missed, 0 undecided, 1 not run"])
+    result.stdout.fnmatch_lines(["2 faults planted in 1 claim: 0 seen, 1 missed, 0 undecided, 1 not run"])
     result.stdout.fnmatch_lines(["MISSED *RuntimeError: under the fault)", "NOT RUN toys.one: skip (not run: no text)"])
 
 

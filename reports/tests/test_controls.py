@@ -36,7 +36,7 @@ def test_a_fault_that_turns_the_claim_red_is_seen(under, workers):
     result.assert_outcomes(passed=3)
     assert [row.get("seen") for row in rows] == [None, True, True]
     assert [row["control"] for row in rows] == [None, "twice", "x is 11 in the text"]
-    result.stdout.fnmatch_lines(["2 faults planted in 1 claims: 2 seen, 0 missed, 0 undecided"])
+    result.stdout.fnmatch_lines(["2 faults planted in 1 claim: 2 seen, 0 missed, 0 undecided"])
     result.stdout.no_fnmatch_line("NEW *")
 
 

@@ -91,7 +91,7 @@ def test_the_example_claim_is_new_and_then_as_recorded_and_its_faults_are_seen(e
     assert example().parseoutcomes() == {"new": 1}
     assert example(record='on_record = "holds"\n').parseoutcomes() == {"passed": 1}
     result = example("--controls", record='on_record = "holds"\n')
-    result.stdout.fnmatch_lines(["2 faults planted in 1 claims: 2 seen, 0 missed, 0 undecided"])
+    result.stdout.fnmatch_lines(["2 faults planted in 1 claim: 2 seen, 0 missed, 0 undecided"])
 
 
 def test_the_example_claim_under_another_record_is_red(example):
