@@ -33,7 +33,7 @@ def test_a_fault_that_does_nothing_is_not_seen_where_the_claim_is_not_as_recorde
     assert [row["outcome"] for row in rows] == [outcome, "undecided"] and result.ret == code
     assert rows[1]["seen"] is None and rows[1]["reason"].startswith("undecided: as it is, the claim is ")
     result.stdout.fnmatch_lines(["1 fault planted in 1 claim: 0 seen, 0 missed, 1 undecided"])
-    result.stdout.fnmatch_lines(["UNDECIDED toys.one: 1 faults, undecided: as it is*", "*none in toys.one"])
+    result.stdout.fnmatch_lines(["UNDECIDED toys.one: 1 fault, undecided: as it is*", "*none in toys.one"])
 
 
 def test_a_fault_without_the_claim_as_it_is_is_undecided(under):  # noqa: F811
