@@ -105,7 +105,7 @@ class Recorder:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for line, markup in control_lines(list(self.controls.rows.values()), self.controls.unfinished(), self.left_out):
-            terminalreporter.write_line(line, **markup)
+            terminalreporter.write_line(" ".join(line.split()), **markup)
         if not self.run.begun:
             return
         terminalreporter.section("the chapter, checked")

@@ -19,7 +19,8 @@ def say(line: str) -> None:
 
 def refuse(failed: Exception) -> int:
     """One line to standard error, and the exit code of wrong use or input."""
-    named = isinstance(failed, OSError) and failed.filename and failed.strerror
-    told = f"{failed.filename}: {failed.strerror}" if named else str(failed)  # type: ignore[attr-defined]
+    told = str(failed)
+    if isinstance(failed, OSError) and failed.filename and failed.strerror:
+        told = f"{failed.filename}: {failed.strerror}"
     sys.stderr.write(f"error: {' '.join(told.split())}\n")
     return USAGE

@@ -127,3 +127,11 @@ def test_a_page_says_that_the_table_is_not_whole(under, pytester):  # noqa: F811
     document["claims"]["toys.one"]["planned"] = 3
     path.write_text(json.dumps(document), encoding="utf-8")
     assert dict(load_page(under.folder).warnings)["faults_unfinished"] == "1 / 3"
+
+
+def test_why_a_fault_was_not_planted_is_one_line_and_no_command_to_a_runner(under):  # noqa: F811
+    """The wrong variant prints a reason as it comes: its second line is one that a runner reading the log obeys."""
+    skip = "import pytest\ndef skip(real):\n    pytest.skip('no text\\n##[error]gone')\n"
+    result, _ = under('@control("skip", "count", skip)', count=COUNT + skip)
+    told = next(line for line in result.outlines if line.startswith("NOT RUN"))
+    assert told.endswith("no text ##[error]gone)")
